@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine: `make demo` runs the main job, `make test` passes the tests.
+# Each makes .venv by itself and installs exactly what the hash-pinned files in requirements/ name.
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(BIN)/uv
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python
+SELF := $(INSTALL) --no-deps --no-build-isolation --editable .
+
+.PHONY: demo test setup check bench lock clean
+demo: .venv/.demo
+	$(BIN)/headrace demo $(ARGS)
+
+test: .venv/.dev
+	$(BIN)/python -m pytest $(ARGS)
+
+setup: .venv/.dev
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.dev
+	$(BIN)/python -m bench.loader $(ARGS)
+
+.venv/.uv: requirements/bootstrap.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r requirements/bootstrap.txt
+	@touch $@
+
+.venv/.demo: .venv/.uv requirements/demo.txt pyproject.toml
+	@test -e .venv/.dev || $(INSTALL) --require-hashes -r requirements/demo.txt
+	@$(SELF)
+	@touch $@
+
+.venv/.dev: .venv/.uv requirements/dev.txt pyproject.toml
+	$(INSTALL) --require-hashes -r requirements/dev.txt
+	@$(SELF)
+	@touch $@
+
+# Renew the pins. No index address is written, so any index that serves the same files will do.
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock: .venv/.uv
+	echo 'uv>=0.9' | $(COMPILE) - -o requirements/bootstrap.txt
+	$(COMPILE) pyproject.toml requirements/build.in --extra demo -o requirements/demo.txt
+	$(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""headrace keeps the accelerators of a pre-training job fed."""

@@ -1,0 +1,84 @@
+"""The ``headrace`` command: finds the verb, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from headrace.core.errors import HeadraceError
+
+VERBS = {
+    "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
+    "demo": ("headrace.cli.demo", "Train on one machine, without and with headrace, and compare."),
+    "explain": ("headrace.cli.explain", "Show what each op costs and where it will run."),
+    "index": ("headrace.cli.index", "List a dataset's samples and where their bytes are."),
+    "inspect": ("headrace.cli.inspect", "Describe a dataset: counts, bytes, cost, what is broken."),
+}
+INTERRUPTED = 130
+
+
+class VerbGroup(click.Group):
+    """Loads a verb's module when it is called, so that ``--help`` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all verbs."""
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the verb's module and return its ``command``."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(VERBS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, VERBS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headrace")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:  # noqa: ARG001 - read back from the context in main()
+    """Keep the accelerators of a pre-training job fed.
+
+    \b
+    Examples:
+      headrace demo --quick
+      headrace index /data/images && headrace inspect /data/images
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 bad answer, 2 bad call, 3 remote, 130 interrupted."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; errors become one line on standard error."""
+    debug = "--debug" in arguments
+    try:
+        result: Any = cli.main(args=arguments, prog_name="headrace", standalone_mode=False)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("headrace: interrupted", err=True)
+        return INTERRUPTED
+    except HeadraceError as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"headrace: {error}", err=True)
+        return error.exit_code
+    except BrokenPipeError:
+        return 0
+    return result if isinstance(result, int) else 0

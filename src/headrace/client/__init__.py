@@ -1,0 +1,1 @@
+"""The loaders that trainers use."""

@@ -1,0 +1,1 @@
+"""Values, errors and small pure helpers that every room may use."""

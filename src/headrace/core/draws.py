@@ -1,0 +1,77 @@
+"""Randomness of a sample: counter-based, so it does not matter where or when it is drawn.
+
+The numbers depend on (seed, epoch, sample, op position) alone. They are made of
+BLAKE2b, not of a library's generator, so they stay the same across hosts, Python
+and NumPy versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from hashlib import blake2b
+
+_WORDS = struct.Struct("<8Q")
+_KEY = struct.Struct("<QQQQQ")
+_TO_UNIT = 2.0**-53
+_U64 = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class SampleKey:
+    """Names one visit of one sample; all of its randomness follows from it."""
+
+    seed: int
+    """The job's seed."""
+
+    epoch: int
+    """How many times this sample's source was passed through before (its own count in a mixture)."""
+
+    sample: int
+    """Global sample id."""
+
+
+class Draws:
+    """An endless sequence of numbers for one op on one visit of one sample."""
+
+    __slots__ = ("_block", "_key", "_position", "_words")
+
+    def __init__(self, key: SampleKey, position: int) -> None:
+        self._key = key
+        self._position = position
+        self._block = 0
+        self._words: list[int] = []
+
+    def word(self) -> int:
+        """Return the next 64 random bits."""
+        if not self._words:
+            key = self._key
+            packed = _KEY.pack(
+                key.seed & _U64, key.epoch, key.sample, self._position & _U64, self._block
+            )
+            digest = blake2b(packed, digest_size=64, person=b"headrace-draws").digest()
+            self._words = list(reversed(_WORDS.unpack(digest)))
+            self._block += 1
+        return self._words.pop()
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
+        """Return a float in [low, high), with 53 random bits."""
+        return low + (high - low) * ((self.word() >> 11) * _TO_UNIT)
+
+    def integer(self, bound: int) -> int:
+        """Return an integer in [0, bound); the bias is below bound / 2^64."""
+        if bound <= 0:
+            raise ValueError(f"bound must be positive, not {bound}")
+        return (self.word() * bound) >> 64
+
+    def chance(self, probability: float) -> bool:
+        """Return True with the given probability."""
+        return self.uniform() < probability
+
+    def permutation(self, count: int) -> list[int]:
+        """Return the numbers 0 .. count-1 in random order."""
+        items = list(range(count))
+        for last in range(count - 1, 0, -1):
+            other = self.integer(last + 1)
+            items[last], items[other] = items[other], items[last]
+        return items

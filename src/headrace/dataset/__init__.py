@@ -1,0 +1,1 @@
+"""What samples a dataset has and where their bytes are."""

@@ -1,0 +1,68 @@
+"""Where one sample's bytes are, and what is known about them without reading them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["image", "video", "audio", "text", "other"]
+Container = Literal["file", "tar", "parquet", "jsonl"]
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a sample inside its file."""
+
+    field: str
+    """Field name in the record: canonical (``image``, ``text``, ``label`` …) or the member's own."""
+
+    name: str
+    """What the container calls it: a tar member's extension, a Parquet column, a JSON key."""
+
+    offset: int
+    """First byte in the file; for Parquet the column chunk's, for compressed text the
+    uncompressed stream's."""
+
+    length: int
+    """Bytes from there on, in the same terms."""
+
+
+class SampleLocation(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the index. Plain data: it travels to worker processes."""
+
+    key: str
+    """The sample's name inside its dataset, for people (a path, a tar key, ``file#row``)."""
+
+    kind: Kind
+    container: Container
+    file: str
+    """Path relative to the dataset's root."""
+
+    file_size: int
+    file_version: str
+    offset: int
+    length: int
+    """Bytes that must be fetched to have the whole sample [bytes]."""
+
+    members: tuple[Member, ...]
+    row: int = 0
+    """Row inside the Parquet row group (``block`` names the group)."""
+
+    block: int = -1
+    """Parquet row group, or restart block of a compressed file; -1 where there is none."""
+
+    label: int | None = None
+    """Class number from the folder's name, if any."""
+
+    width: int | None = None
+    height: int | None = None
+    duration_s: float | None = None
+    frames: int | None = None
+    keyframes: tuple[float, ...] = ()
+    """Presentation times of the video's keyframes [s]."""
+
+    cost_s: float = 0.0
+    """Estimated CPU to decode [s], from the headers."""
+
+    broken: str | None = None
+    """Why the headers could not be read; the sample stays in the index, its id stays its own."""

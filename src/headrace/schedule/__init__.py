@@ -1,0 +1,1 @@
+"""Which samples each rank needs at each step: a pure function, O(1) in the number of samples."""

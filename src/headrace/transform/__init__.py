@@ -1,0 +1,1 @@
+"""Ops, pipelines, and where to cut them."""

@@ -1,0 +1,1 @@
+"""What travels between trainers, agents and the controller."""

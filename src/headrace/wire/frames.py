@@ -1,0 +1,226 @@
+"""Frames: the body of an answer to a fetch, one sample each.
+
+A frame is a 16-byte prefix, a JSON header and a payload:
+
+====== ===== ==========================================================
+offset bytes content
+====== ===== ==========================================================
+0      4     ``HRF1``
+4      4     header length, unsigned little-endian
+8      8     payload length, unsigned little-endian
+16     …     header, UTF-8 JSON (:class:`FrameHeader`)
+…      …     payload: the fields' bytes one after another, no padding
+====== ===== ==========================================================
+
+The last frame of an answer has kind ``end``; an answer without it was cut off.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+import numpy as np
+
+from headrace.core.digest import Buffer, payload_digest
+from headrace.core.errors import ProtocolError
+from headrace.core.record import Record, Value
+
+PREFIX = struct.Struct("<4sIQ")
+MAGIC = b"HRF1"
+MAX_HEADER_BYTES = 1 << 20
+MAX_PAYLOAD_BYTES = 1 << 34
+
+FrameKind = Literal["tensor", "raw", "missing", "end"]
+
+
+class FieldHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a frame's payload."""
+
+    name: str
+    dtype: str
+    """NumPy's name (``|u1``, ``<f4``), or ``bytes``, ``text``, ``int``, ``float``."""
+
+    shape: tuple[int, ...]
+    """Dimensions of an array; empty for everything else."""
+
+    nbytes: int
+
+
+class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a frame holds and what it took to make it."""
+
+    kind: FrameKind
+    """``tensor`` transformed to the cut; ``raw`` encoded bytes; ``missing`` see ``code``."""
+
+    sample: int = -1
+    epoch: int = 0
+    cut: int = 0
+    """Leading ops already applied; the client goes on from there."""
+
+    fields: tuple[FieldHeader, ...] = ()
+    digest: int = 0
+    """XXH3-64 of the payload."""
+
+    queued_s: float = 0.0
+    read_s: float = 0.0
+    transform_s: float = 0.0
+    ready: bool = False
+    """The sample lay ready when it was asked for."""
+
+    reason: str = ""
+    """Why raw or missing, for people."""
+
+    code: str = ""
+    """``busy``, ``late``, ``crashed``, ``asked``, ``raw-only`` (raw); ``corrupt``, ``unreadable`` (missing)."""
+
+
+class ReadInto(Protocol):
+    """The part of a binary stream that frames are read from."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fill some of ``buffer``; 0 at the end of the stream."""
+        ...
+
+
+Allocate = Callable[[FrameHeader], Sequence[memoryview]]
+"""Gives, for each field of a header, the memory its bytes are to be read into."""
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(FrameHeader)
+
+
+def field_of(name: str, value: Value) -> tuple[FieldHeader, Buffer]:
+    """Describe one value and give its bytes without copying an array's.
+
+    Raises:
+        TypeError: the value cannot travel (an open file, a Python object).
+    """
+    if isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value)
+        if array.dtype.hasobject:
+            raise TypeError(f"field {name!r} is an array of Python objects; give it a plain dtype")
+        data: Buffer = memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
+        return FieldHeader(
+            name=name, dtype=array.dtype.str, shape=array.shape, nbytes=array.nbytes
+        ), data
+    if isinstance(value, bytes):
+        return FieldHeader(name=name, dtype="bytes", shape=(), nbytes=len(value)), value
+    if isinstance(value, str):
+        data = value.encode()
+        return FieldHeader(name=name, dtype="text", shape=(), nbytes=len(data)), data
+    if isinstance(value, int):
+        data = value.to_bytes(8, "little", signed=True)
+        return FieldHeader(name=name, dtype="int", shape=(), nbytes=8), data
+    if isinstance(value, float):
+        data = struct.pack("<d", value)
+        return FieldHeader(name=name, dtype="float", shape=(), nbytes=8), data
+    raise TypeError(f"field {name!r} is a {type(value).__name__} and cannot travel in a frame")
+
+
+def value_of(field: FieldHeader, data: memoryview) -> Value:
+    """Return the value that ``data`` holds; arrays are views of ``data``, not copies."""
+    match field.dtype:
+        case "bytes":
+            return bytes(data)
+        case "text":
+            return str(data, "utf-8")
+        case "int":
+            return int.from_bytes(data, "little", signed=True)
+        case "float":
+            return float(struct.unpack("<d", data)[0])
+        case name:
+            return np.frombuffer(data, dtype=np.dtype(name)).reshape(field.shape)
+
+
+def pack_fields(record: Record) -> tuple[tuple[FieldHeader, ...], list[Buffer]]:
+    """Describe all fields of a record, in name order, and give their bytes."""
+    pairs = [field_of(name, record[name]) for name in sorted(record)]
+    return tuple(header for header, _ in pairs), [data for _, data in pairs]
+
+
+def encode_frame(header: FrameHeader, payload: Sequence[Buffer] = ()) -> list[Buffer]:
+    """Return prefix + header, then the payload's own buffers, ready for a gathering write."""
+    length = sum(memoryview(part).nbytes for part in payload)
+    if payload:
+        header = msgspec.structs.replace(header, digest=payload_digest(payload))
+    text = _encoder.encode(header)
+    return [PREFIX.pack(MAGIC, len(text), length) + text, *payload]
+
+
+def read_frame(stream: ReadInto, allocate: Allocate) -> tuple[FrameHeader, Sequence[memoryview]]:
+    """Read one frame straight into the memory that ``allocate`` gives.
+
+    Raises:
+        ProtocolError: the stream ends early, is not a sequence of frames, a length does not
+            add up, or the payload's digest is not the header's.
+    """
+    prefix = bytearray(PREFIX.size)
+    _fill(stream, memoryview(prefix))
+    magic, header_bytes, payload_bytes = PREFIX.unpack(prefix)
+    if magic != MAGIC or header_bytes > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
+        raise ProtocolError(
+            f"not a frame: it starts with {bytes(prefix)!r}; is the address an agent's?"
+        )
+    text = bytearray(header_bytes)
+    _fill(stream, memoryview(text))
+    header = _decode_header(text)
+    if sum(field.nbytes for field in header.fields) != payload_bytes:
+        raise ProtocolError(f"sample {header.sample}: the fields' lengths do not add up")
+    buffers = allocate(header) if header.fields else ()
+    for field, buffer in zip(header.fields, buffers, strict=True):
+        if buffer.nbytes != field.nbytes:
+            raise ValueError(f"{buffer.nbytes} B given for field {field.name!r} of {field.nbytes}")
+        _fill(stream, buffer)
+    if buffers and payload_digest(buffers) != header.digest:
+        raise ProtocolError(f"sample {header.sample}: the payload's digest is wrong")
+    return header, buffers
+
+
+def fresh_memory(header: FrameHeader) -> list[memoryview]:
+    """Allocate new memory for every field; the plain choice for ``allocate``."""
+    return [memoryview(np.empty(field.nbytes, np.uint8)) for field in header.fields]
+
+
+def record_of(header: FrameHeader, buffers: Sequence[memoryview]) -> Record:
+    """Return the fields of a frame as a record whose arrays are views of ``buffers``."""
+    return {
+        field.name: value_of(field, data)
+        for field, data in zip(header.fields, buffers, strict=True)
+    }
+
+
+def _decode_header(text: bytearray) -> FrameHeader:
+    try:
+        header = _decoder.decode(text)
+        for field in header.fields:
+            _check_field(field)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise ProtocolError(f"a frame's header cannot be read: {error}") from error
+    return header
+
+
+def _check_field(field: FieldHeader) -> None:
+    if field.dtype in ("bytes", "text"):
+        return
+    if field.dtype in ("int", "float"):
+        expected = 8
+    else:
+        expected = np.dtype(field.dtype).itemsize
+        for size in field.shape:
+            expected *= size
+    if expected != field.nbytes or np.dtype(
+        "u1" if field.dtype in ("int", "float") else field.dtype
+    ).hasobject:
+        raise ValueError(f"field {field.name!r}: {field.nbytes} B for {field.dtype} {field.shape}")
+
+
+def _fill(stream: ReadInto, buffer: memoryview) -> None:
+    done = 0
+    while done < buffer.nbytes:
+        count = stream.readinto(buffer[done:])
+        if not count:
+            raise ProtocolError("the answer was cut off: the agent closed in the middle of a frame")
+        done += count

@@ -1,0 +1,105 @@
+"""Control messages of the agent's HTTP service, as JSON bodies.
+
+Unknown fields are refused on requests (a typo must not pass silently) and ignored on
+answers (an agent may be newer than its clients).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from headrace.core.job import JobSpec
+
+PROTOCOL_VERSION = 1
+
+Mode = Literal["transform", "raw-only"]
+Want = Literal["any", "raw"]
+
+
+class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
+    """Proof that two hosts make the same bytes of the same sample."""
+
+    versions: dict[str, str]
+    """Decoder and library versions and the CPU family; told to people when proofs differ."""
+
+    golden: dict[str, str]
+    """Golden vector's name → digest of what the job's pipeline makes of it."""
+
+
+class RegisterJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``PUT /v1/jobs/{job}``: idempotent; every rank of a job sends the same but for ``rank``."""
+
+    spec: JobSpec
+    world: int
+    """Ranks that share each global batch."""
+
+    cuts: dict[str, int]
+    """Sample kind → number of leading ops that the agent is asked to run (0: ship raw bytes)."""
+
+    fingerprint: Fingerprint
+    roster: tuple[str, ...]
+    """Names of the agents that share the job's samples by rendezvous hashing, this one included."""
+
+    start_step: int = 0
+    """First step that will be asked for: preparation starts there, before the first request."""
+
+    step_time_s: float | None = None
+    """Expected time of one step [s], if known before the first one was measured."""
+
+    protocol: int = PROTOCOL_VERSION
+
+
+class JobRegistered(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to ``RegisterJob``."""
+
+    agent: str
+    """The agent's own name, as it stands in rosters."""
+
+    mode: Mode
+    reason: str = ""
+    """Why the agent serves raw bytes only, in words for a person; empty otherwise."""
+
+    unix_socket: str | None = None
+    """Path of a socket that serves the same, for clients on the agent's host."""
+
+    boot: str = ""
+    """Changes when the agent restarted, and with it lost what it had prepared."""
+
+
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``POST /v1/jobs/{job}/fetch``: asks for samples; the answer is a stream of frames.
+
+    It also tells the agent how far the job is, so that it knows when what is due.
+    """
+
+    step: int
+    rank: int
+    world: int
+    samples: tuple[int, ...]
+    """Global sample ids."""
+
+    epochs: tuple[int, ...]
+    """The epoch of each of ``samples``."""
+
+    consumed_step: int
+    """The step that the training loop works on now."""
+
+    step_time_s: float
+    """Measured time of one step, smoothed [s]; 0 when not yet known."""
+
+    wait_s: float
+    """How long a sample may be waited for before its raw bytes are sent instead [s]."""
+
+    want: Want = "any"
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of every answer that is not 2xx."""
+
+    error: str
+    """One sentence: what was wrong and what to do."""
+
+    code: str
+    """Stable name: ``unauthorized``, ``unknown-job``, ``outside-roots``, ``stale-index`` …"""
