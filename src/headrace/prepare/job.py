@@ -1,0 +1,125 @@
+"""A job with its indexes open: from a global sample id to the place of its bytes."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headrace.core.errors import StaleIndexError
+from headrace.core.job import JobSpec, SourceSpec
+from headrace.dataset.index import Index
+from headrace.dataset.location import Kind, SampleLocation
+from headrace.dataset.reader import SampleReader
+from headrace.prepare.sample import Preparer
+from headrace.schedule.schedule import Schedule
+from headrace.storage.opening import open_storage
+from headrace.storage.port import Storage
+from headrace.transform.pipeline import Pipeline
+from headrace.transform.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSource:
+    """One dataset of a job: its index and, where this host can see the files, a reader."""
+
+    index: Index
+    reader: SampleReader | None
+    """None on a trainer that cannot see the storage and relies on agents for bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a global sample id leads."""
+
+    source: int
+    """Position of the sample's source in the job."""
+
+    location: SampleLocation
+
+
+class OpenJob:
+    """What a job reads, ready to be asked. Thread-safe: it holds no state that changes."""
+
+    def __init__(
+        self, spec: JobSpec, sources: Sequence[OpenSource], *, allowed_ops: Sequence[str] = ()
+    ) -> None:
+        self.spec = spec
+        self.sources = tuple(sources)
+        self.program = Program(Pipeline.from_json(spec.pipeline, allowed=tuple(allowed_ops)))
+        self.schedule = Schedule(spec.schedule, spec.sources)
+        self._ends = _running_totals(spec.sources)
+
+    def place(self, sample: int) -> Place:
+        """Return the source and location of a global sample id.
+
+        Raises:
+            IndexError: there is no such sample.
+        """
+        source, local = self._split(sample)
+        return Place(source=source, location=self.sources[source].index.location(local))
+
+    def kind(self, sample: int) -> Kind:
+        """Return the media kind of a sample without reading its whole row."""
+        source, local = self._split(sample)
+        return self.sources[source].index.kind(local)
+
+    def source_range(self, source: int) -> range:
+        """Return the global ids of one source's samples."""
+        end = self._ends[source]
+        return range(end - self.spec.sources[source].samples, end)
+
+    def preparer(self, source: int) -> Preparer | None:
+        """Return what brings this source's samples to a cut here; None without access to it."""
+        reader = self.sources[source].reader
+        return None if reader is None else Preparer(self.program, reader)
+
+    def _split(self, sample: int) -> tuple[int, int]:
+        if not 0 <= sample < self._ends[-1]:
+            raise IndexError(f"sample {sample} is not in [0, {self._ends[-1]})")
+        source = bisect.bisect_right(self._ends, sample)
+        return source, sample - self.source_range(source).start
+
+
+def open_source(
+    source: SourceSpec, *, open_url: Callable[[str], Storage] = open_storage
+) -> OpenSource:
+    """Open one dataset of a job and check that it is the one the job was planned with.
+
+    Raises:
+        NotFoundError: the dataset, or its index, does not exist.
+        StaleIndexError: the index is not the one the job names.
+    """
+    storage = open_url(source.url)
+    index = Index.load(storage)
+    if index.digest != source.index_digest:
+        raise StaleIndexError(
+            f"the index of {source.url} is {index.digest[:12]}, the job was planned with "
+            f"{source.index_digest[:12]}; run `headrace index {source.url}` and start the job again"
+        )
+    return OpenSource(index=index, reader=SampleReader(storage))
+
+
+def open_job(
+    spec: JobSpec,
+    *,
+    allowed_ops: Sequence[str] = (),
+    open_url: Callable[[str], Storage] = open_storage,
+) -> OpenJob:
+    """Open all datasets of a job.
+
+    Args:
+        spec: The job.
+        allowed_ops: Import paths of users' own ops that may be run (``module:*`` for all of one).
+        open_url: Opens a source's storage; an agent passes one that keeps to its roots.
+    """
+    sources = [open_source(source, open_url=open_url) for source in spec.sources]
+    return OpenJob(spec, sources, allowed_ops=allowed_ops)
+
+
+def _running_totals(sources: Sequence[SourceSpec]) -> list[int]:
+    totals, total = [], 0
+    for source in sources:
+        total += source.samples
+        totals.append(total)
+    return totals

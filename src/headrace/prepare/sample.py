@@ -1,0 +1,106 @@
+"""One sample, read from storage and brought to a cut: the same code on both sides.
+
+Agents' workers and loaders call this and nothing else, so a sample's bytes cannot
+depend on who made it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.core.draws import SampleKey
+from headrace.core.record import Record, Value
+from headrace.dataset.location import SampleLocation
+from headrace.dataset.reader import SampleReader, decode_fields
+from headrace.transform.program import Program
+
+STREAMED = frozenset({"video"})
+"""Fields whose bytes are read as the decoder asks for them, not as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A record at a cut, and what it took."""
+
+    record: Record
+    cut: int
+    read_s: float
+    """Time spent fetching bytes before the first op [s]; streamed fields count as transform."""
+
+    transform_s: float
+
+
+class Preparer:
+    """Brings samples of one source through one program. Thread-safe."""
+
+    def __init__(self, program: Program, reader: SampleReader) -> None:
+        self.program = program
+        self._reader = reader
+
+    def raw(self, location: SampleLocation) -> dict[str, bytes]:
+        """Return the sample's encoded fields, as a raw frame carries them.
+
+        Raises:
+            StaleIndexError: the file changed since it was indexed.
+            StorageError: the bytes cannot be read.
+        """
+        return self._reader.read_raw(location)
+
+    def prepare(self, location: SampleLocation, key: SampleKey, *, stop: int) -> Prepared:
+        """Read a sample and apply its first ``stop`` ops.
+
+        Raises:
+            CorruptSampleError: the bytes cannot be decoded; every host would find so.
+            StaleIndexError: the file changed since it was indexed.
+            StorageError: the bytes cannot be read.
+        """
+        begin = time.perf_counter()
+        record = self._reader.open_record(location, STREAMED)
+        read_s = time.perf_counter() - begin
+        try:
+            return _run(self.program, record, key, start=0, stop=stop, read_s=read_s)
+        finally:
+            _close_streams(record)
+
+
+def finish_raw(
+    program: Program,
+    location: SampleLocation,
+    fields: Mapping[str, bytes],
+    key: SampleKey,
+    *,
+    stop: int,
+) -> Prepared:
+    """Apply the first ``stop`` ops to the encoded fields of a raw frame.
+
+    Raises:
+        CorruptSampleError: the bytes cannot be decoded; every host would find so.
+    """
+    record = decode_fields(location, dict(fields))
+    return _run(program, record, key, start=0, stop=stop, read_s=0.0)
+
+
+def finish_cut(
+    program: Program, record: Record, key: SampleKey, *, cut: int, stop: int
+) -> Prepared:
+    """Apply the ops from ``cut`` to ``stop`` to a record that an agent brought to ``cut``."""
+    return _run(program, record, key, start=cut, stop=stop, read_s=0.0)
+
+
+def _run(
+    program: Program, record: Record, key: SampleKey, *, start: int, stop: int, read_s: float
+) -> Prepared:
+    begin = time.perf_counter()
+    done = program.run(record, key, start=start, stop=stop)
+    return Prepared(
+        record=done, cut=stop, read_s=read_s, transform_s=time.perf_counter() - begin
+    )
+
+
+def _close_streams(record: Mapping[str, Value]) -> None:
+    for name in STREAMED & record.keys():
+        stream = record[name]
+        if hasattr(stream, "close"):
+            stream.close()

@@ -1,0 +1,52 @@
+"""What takes the place of a sample that cannot be decoded: the same on every host.
+
+A pure function of (seed, epoch, sample, attempt) and the index, so that ranks that
+never talk to each other agree, and so does a job that is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headrace.core.draws import Draws, SampleKey
+from headrace.prepare.job import OpenJob
+
+ATTEMPTS = 16
+"""How many replacements are tried before the sample is given up."""
+
+_POSITION = -1
+"""Op position of these draws; real ops count from 0."""
+
+
+class Substitutes:
+    """Draws replacements of the same source and media kind. Thread-safe.
+
+    The first question about a source costs one pass over its kinds; nothing is
+    computed for a dataset without corrupt samples.
+    """
+
+    def __init__(self, job: OpenJob) -> None:
+        self._job = job
+        self._alike: dict[tuple[int, str], np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+
+    def of(self, key: SampleKey) -> Iterator[SampleKey]:
+        """Yield at most ``ATTEMPTS`` replacements for a visit, best known order first."""
+        source = self._job.place(key.sample).source
+        alike = self._samples_like(source, self._job.kind(key.sample))
+        first = self._job.source_range(source).start
+        draws = Draws(key, _POSITION)
+        for _ in range(ATTEMPTS):
+            sample = first + int(alike[draws.integer(len(alike))])
+            if sample != key.sample:
+                yield SampleKey(seed=key.seed, epoch=key.epoch, sample=sample)
+
+    def _samples_like(
+        self, source: int, kind: str
+    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        found = self._alike.get((source, kind))
+        if found is None:
+            found = np.flatnonzero(self._job.sources[source].index.kind_mask(kind))
+            self._alike[source, kind] = found
+        return found
