@@ -65,6 +65,15 @@ class AuthError(RemoteError):
     """The peer refused the token, or its certificate is not trusted."""
 
 
+class RefusedError(RemoteError):
+    """The peer understood the request and refuses it."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+        """The reason's stable name: ``unknown-job``, ``outside-roots`` …; empty when none came."""
+
+
 class ProtocolError(RemoteError):
     """The peer sent something the protocol does not allow."""
 
