@@ -67,7 +67,7 @@ class Storage(Protocol):
         """
         ...
 
-    def read_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[bytes]:
+    def read_ranges(self, path: str, ranges: Sequence[ByteRange]) -> Sequence[bytes]:
         """Return the bytes of each range, in the order asked for."""
         ...
 

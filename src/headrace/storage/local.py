@@ -1,0 +1,258 @@
+"""Storage in a directory of this host, or of anything mounted on it.
+
+**Symbolic links** are followed as long as they lead to a place inside the root (or inside
+``links_within``, when a wider directory is trusted). A link that leads elsewhere, or
+nowhere, is still listed, with size 0, and reading it says where it leads: nothing outside
+is ever read, and nothing is silently left out. A link that leads back to a directory
+above itself is not descended into.
+"""
+# Plain os calls: this is the path of every read, and building a Path costs as much as the read.
+# ruff: noqa: PTH103, PTH105, PTH108, PTH116, PTH118, PTH120
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from stat import S_ISDIR, S_ISREG
+
+from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
+from headrace.storage.neighbours import did_you_mean
+from headrace.storage.port import ByteRange, FileInfo
+
+NOWHERE = "link"
+"""Version of a listed link that leads outside the root or to nothing."""
+
+
+class LocalStorage:
+    """Files below one directory. Thread-safe: it keeps no open files and no position."""
+
+    def __init__(self, root: str | Path, *, links_within: str | Path | None = None) -> None:
+        """Open an existing directory.
+
+        Args:
+            root: The directory; paths given to the other methods are relative to it.
+            links_within: Directory that symbolic links may lead into; None is the root.
+
+        Raises:
+            NotFoundError: there is no such directory; names the nearest one that is there.
+        """
+        given = Path(root).expanduser()
+        if not given.exists():
+            raise NotFoundError(f"no directory at {given}{did_you_mean(given.absolute())}")
+        if not given.is_dir():
+            raise NotFoundError(f"{given} is a file; name the directory that holds it")
+        self._root = os.path.realpath(given)
+        self._bounds = self._root if links_within is None else os.path.realpath(links_within)
+
+    @property
+    def url(self) -> str:
+        """The root as an absolute path, symbolic links resolved."""
+        return self._root
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """Yield every file below ``prefix``, recursively, in path order."""
+        real = self._locate(prefix) if prefix else self._root
+        with _translated("list", real):
+            status = os.stat(real)
+        if not S_ISDIR(status.st_mode):
+            yield _describe(prefix, status)
+            return
+        yield from self._walk(real, prefix.strip("/"), (_identity(status),))
+
+    def stat(self, path: str) -> FileInfo:
+        """Describe one file; its version is the modification time in nanoseconds."""
+        real = self._locate(path)
+        with _translated("stat", real):
+            status = os.stat(real)
+        if not S_ISREG(status.st_mode):
+            raise NotFoundError(f"{real} is not a regular file; name a file inside it")
+        return _describe(path, status)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Return ``length`` bytes from ``offset`` (to the end when None)."""
+        with self._opened(path) as (handle, size):
+            wanted = max(0, size - offset) if length is None else length
+            return _pread(handle, ByteRange(offset, wanted), path)
+
+    def read_ranges(self, path: str, ranges: Sequence[ByteRange]) -> Sequence[bytes]:
+        """Return the bytes of each range, in the order asked for; the file is opened once."""
+        with self._opened(path) as (handle, _):
+            return [_pread(handle, wanted, path) for wanted in ranges]
+
+    def write(self, path: str, data: bytes) -> FileInfo:
+        """Create or replace a file: written aside, synced, then renamed over the old one."""
+        real = self._locate(path)
+        folder, name = os.path.split(real)
+        aside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+        with _translated("write", real):
+            os.makedirs(folder, exist_ok=True)
+            try:
+                status = _write_synced(aside, data)
+                os.replace(aside, real)
+            except BaseException:
+                _remove_if_there(aside)
+                raise
+            _sync_directory(folder)
+        return _describe(path, status)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, replacing ``target`` atomically; folders of ``target`` are made."""
+        old, new = self._locate(source), self._locate(target)
+        with _translated("rename", old):
+            os.makedirs(os.path.dirname(new), exist_ok=True)
+            os.replace(old, new)
+
+    def delete(self, path: str) -> None:
+        """Remove one file; a file that is already gone is not an error."""
+        real = self._locate(path)
+        with _translated("delete", real):
+            _remove_if_there(real)
+
+    def close(self) -> None:
+        """Nothing is held open between calls."""
+
+    def _locate(self, path: str) -> str:
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or ".." in pure.parts or "\0" in path:
+            raise CallerError(
+                f"path {path!r} leaves the root {self._root}; "
+                "give a path relative to it, without '..'"
+            )
+        real = os.path.realpath(os.path.join(self._root, path))
+        if not _is_below(real, self._bounds) and not _is_below(real, self._root):
+            raise StorageError(
+                f"{os.path.join(self._root, path)} links to {real}, outside {self._bounds}; "
+                "copy it there, or open the directory that holds both"
+            )
+        return real
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[tuple[int, int]]:
+        real = self._locate(path)
+        with _translated("read", real):
+            handle = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                status = os.fstat(handle)
+                if not S_ISREG(status.st_mode):
+                    raise NotFoundError(f"{real} is not a regular file; name a file")
+                yield handle, status.st_size
+            finally:
+                os.close(handle)
+
+    def _walk(
+        self, folder: str, prefix: str, above: tuple[tuple[int, int], ...]
+    ) -> Iterator[FileInfo]:
+        with _translated("list", folder), os.scandir(folder) as entries:
+            found = sorted((entry.name + "/" * entry.is_dir(), entry) for entry in entries)
+        for name, entry in found:
+            path = f"{prefix}/{entry.name}" if prefix else entry.name
+            if name.endswith("/"):
+                yield from self._descend(path, above)
+            else:
+                yield from self._describe_entry(path, entry)
+
+    def _descend(self, path: str, above: tuple[tuple[int, int], ...]) -> Iterator[FileInfo]:
+        real = self._locate(path)
+        with _translated("list", real):
+            identity = _identity(os.stat(real))
+        if identity not in above:
+            yield from self._walk(real, path, (*above, identity))
+
+    def _describe_entry(self, path: str, entry: os.DirEntry[str]) -> Iterator[FileInfo]:
+        try:
+            if entry.is_symlink():
+                self._locate(path)
+            status = entry.stat()
+        except (OSError, HeadraceError):
+            if entry.is_symlink():
+                yield FileInfo(path, 0, NOWHERE)
+            return  # deleted since the directory was read
+        if S_ISREG(status.st_mode):
+            yield _describe(path, status)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _describe(path: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(path, status.st_size, str(status.st_mtime_ns))
+
+
+def _pread(handle: int, wanted: ByteRange, path: str) -> bytes:
+    data = os.pread(handle, wanted.length, wanted.offset)
+    if len(data) == wanted.length:
+        return data
+    parts, got = [data], len(data)
+    while got < wanted.length:
+        data = os.pread(handle, wanted.length - got, wanted.offset + got)
+        if not data:
+            raise StorageError(
+                f"{path} ends at byte {wanted.offset + got}, but {wanted.length} bytes from "
+                f"{wanted.offset} were asked for; it was truncated: restore it, or index again"
+            )
+        parts.append(data)
+        got += len(data)
+    return b"".join(parts)
+
+
+def _write_synced(path: str, data: bytes) -> os.stat_result:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_directory(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove_if_there(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+_ADVICE = {
+    errno.EACCES: "permission denied; let this user in, or choose another place",
+    errno.EPERM: "not permitted; let this user in, or choose another place",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.ENOSPC: "the disk is full; free some space and try again",
+    errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.EIO: "the device reported an error; look at the kernel's log",
+    errno.EMFILE: "this process has too many open files; raise `ulimit -n`",
+}
+
+
+@contextmanager
+def _translated(verb: str, path: str) -> Iterator[None]:
+    """Turn an ``OSError`` into an error that says what was tried and what to do."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            f"cannot {verb} {path}: no such file{did_you_mean(Path(path))}"
+        ) from error
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise NotFoundError(f"cannot {verb} {path}: {error.strerror}; name a file") from error
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, f"{error.strerror or error}; check the mount")
+        raise StorageError(f"cannot {verb} {path}: {advice}") from error

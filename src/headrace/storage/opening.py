@@ -1,0 +1,55 @@
+"""From a URL as users write it to a storage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from headrace.core.errors import CallerError
+from headrace.storage.local import LocalStorage
+from headrace.storage.port import Storage
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+def open_storage(url: str) -> Storage:
+    """Open the store that a URL or a plain path names.
+
+    Args:
+        url: An absolute or relative path, or ``file:`` with an absolute path.
+
+    Raises:
+        CallerError: the scheme is not supported; names those that are, and the nearest.
+        NotFoundError: there is no such directory; names the nearest one that is there.
+    """
+    match = _SCHEME.match(url)
+    if match is None or Path(url).exists():
+        return LocalStorage(url)
+    scheme = match.group(1).lower()
+    if scheme not in _OPENERS:
+        raise CallerError(_unknown(scheme, url))
+    return _OPENERS[scheme](url)
+
+
+def _open_file_url(url: str) -> Storage:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise CallerError(
+            f"{url} names the host {parts.netloc!r}; a file: URL is local, write file:///{parts.netloc}…"
+        )
+    return LocalStorage(unquote(parts.path))
+
+
+_OPENERS: dict[str, Callable[[str], Storage]] = {"file": _open_file_url}
+
+
+def _unknown(scheme: str, url: str) -> str:
+    known = ", ".join(f"{name}:" for name in sorted(_OPENERS))
+    close = get_close_matches(scheme, _OPENERS, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]}:?" if close else "mount it and give the path"
+    return (
+        f"cannot open {url}: scheme {scheme!r} is not supported (a plain path or {known}); {hint}"
+    )
