@@ -1,0 +1,212 @@
+"""Plots as inline SVG. matplotlib is imported when the first one is drawn.
+
+The functions take plain numbers and know nothing of what was measured. Colours are
+given by the caller by role, so that a run has the same colour in every plot.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BASELINE = "#c2683b"
+OURS = "#0f766e"
+NEUTRAL = "#94a0ae"
+MUTED = "#d5dae1"
+
+_INK = "#1b2430"
+_WIDTH_INCHES = 9.6
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "headrace",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _INK,
+    "axes.labelcolor": "#5b6675",
+    "axes.edgecolor": "#c7ced7",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#eceff3",
+    "grid.linewidth": 0.8,
+    "xtick.color": "#5b6675",
+    "ytick.color": "#5b6675",
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Series:
+    """One line: y over x."""
+
+    label: str
+    colour: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """A stretch of the x axis with a name."""
+
+    begin: float
+    end: float
+    label: str
+    colour: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """One horizontal bar, made of named parts."""
+
+    label: str
+    parts: tuple[tuple[str, str, float], ...]
+    """Part's name, colour and length."""
+
+
+def dots_on_log_scale(
+    series: Sequence[Series], *, x_label: str, y_label: str, breaks: Sequence[float] = ()
+) -> str:
+    """Draw values that span decades, one dot each, with a line at every break."""
+    with _axes(height=3.2) as (figure, axes):
+        axes.set_yscale("log")
+        for line in series:
+            axes.plot(line.x, line.y, "o", ms=4, mew=0, alpha=0.85, color=line.colour)
+        for place in breaks:
+            axes.axvline(place, color=MUTED, lw=1, ls=(0, (4, 3)))
+        _label(axes, x_label, y_label)
+        _legend(axes, [(line.label, line.colour) for line in series])
+        return _svg(figure)
+
+
+def lines(
+    series: Sequence[Series], *, x_label: str, y_label: str, breaks: Sequence[float] = ()
+) -> str:
+    """Draw lines from zero up, stepped, with a line at every break."""
+    with _axes(height=2.4) as (figure, axes):
+        for line in series:
+            axes.plot(line.x, line.y, drawstyle="steps-mid", color=line.colour, lw=1.8)
+        for place in breaks:
+            axes.axvline(place, color=MUTED, lw=1, ls=(0, (4, 3)))
+        axes.set_ylim(bottom=0)
+        _label(axes, x_label, y_label)
+        _legend(axes, [(line.label, line.colour) for line in series])
+        return _svg(figure)
+
+
+def bars(items: Sequence[Bar], *, x_label: str) -> str:
+    """Draw one bar per item, its parts side by side, each with its length written in it."""
+    with _axes(height=0.55 * len(items) + 1.1) as (figure, axes):
+        names = [item.label for item in items]
+        for place, item in enumerate(items):
+            _stack(axes, place, item)
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(axis="y", length=0, labelsize=10.5, labelcolor=_INK)
+        axes.grid(visible=False, axis="y")
+        axes.invert_yaxis()
+        _label(axes, x_label, "")
+        _legend(axes, _distinct([part[:2] for item in items for part in item.parts]))
+        return _svg(figure)
+
+
+def _stack(axes: Axes, place: int, item: Bar) -> None:
+    left = 0.0
+    for _, colour, length in item.parts:
+        axes.barh(place, length, left=left, color=colour, height=0.58)
+        left += length
+
+
+def areas(
+    panels: Sequence[tuple[str, Sequence[Series]]],
+    spans: Sequence[Span],
+    *,
+    x_label: str,
+    y_label: str,
+) -> str:
+    """Draw one panel above the other, each with its series stacked; spans are named on top."""
+    with _axes(height=1.75 * len(panels) + 0.9, rows=len(panels)) as (figure, first):
+        for axes, (title, series) in zip(figure.axes, panels, strict=True):
+            axes.stackplot(
+                series[0].x,
+                *[line.y for line in series],
+                colors=[line.colour for line in series],
+                linewidth=0,
+            )
+            axes.set_ylim(0, 1.02)
+            axes.set_xlim(series[0].x[0], series[0].x[-1])
+            axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+            axes.set_title(title, loc="left", fontsize=10, pad=22 if axes is first else 6)
+            _legend(axes, [(line.label, line.colour) for line in series])
+            _mark_spans(axes, spans, named=axes is first)
+            axes.set_ylabel(y_label)
+        figure.axes[-1].set_xlabel(x_label)
+        return _svg(figure)
+
+
+def _mark_spans(axes: Axes, spans: Sequence[Span], *, named: bool) -> None:
+    for span in spans:
+        axes.axvspan(span.begin, span.end, ymin=0.975, ymax=1.0, color=span.colour, lw=0)
+        axes.axvline(span.begin, color="#ffffff", lw=1)
+        if named:
+            axes.annotate(
+                span.label,
+                ((span.begin + span.end) / 2, 1.02),
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                va="bottom",
+                fontsize=8.5,
+                color=span.colour,
+            )
+
+
+@contextmanager
+def _axes(*, height: float, rows: int = 1) -> Iterator[tuple[Figure, Axes]]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as NewFigure
+
+    with mpl.rc_context(_STYLE):
+        figure = NewFigure(figsize=(_WIDTH_INCHES, height), layout="constrained")
+        axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
+        yield figure, axes[0][0]
+
+
+def _label(axes: Axes, x_label: str, y_label: str) -> None:
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+
+
+def _legend(axes: Axes, entries: Sequence[tuple[str, str]]) -> None:
+    from matplotlib.patches import Patch
+
+    axes.legend(
+        handles=[Patch(color=colour, label=label) for label, colour in entries],
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(entries),
+        fontsize=9,
+        handlelength=1.0,
+        handleheight=0.9,
+        columnspacing=1.4,
+        borderaxespad=0.2,
+    )
+
+
+def _distinct(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(entries))
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    drawing = buffer.getvalue()
+    drawing = drawing[drawing.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)

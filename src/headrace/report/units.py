@@ -1,0 +1,49 @@
+"""Numbers as people write them."""
+
+from __future__ import annotations
+
+import math
+
+_BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def seconds(value: float) -> str:
+    """Return a duration with three significant digits: ``1.24 s``, ``18.3 ms``, ``410 µs``."""
+    if math.isnan(value):
+        return "–"
+    if value >= 1 or value == 0:
+        return f"{significant(value)} s"
+    if value >= 1e-3:
+        return f"{significant(value * 1e3)} ms"
+    return f"{significant(value * 1e6)} µs"
+
+
+def bytes_(value: float) -> str:
+    """Return a size in decimal units: ``178 MB``."""
+    for unit in _BYTES:
+        if value < 1000 or unit == _BYTES[-1]:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{significant(value)} {unit}"
+        value /= 1000
+    raise AssertionError("unreachable")
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage, with a decimal when it is small."""
+    if math.isnan(share):
+        return "–"
+    return f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
+
+
+def significant(value: float) -> str:
+    """Return three significant digits without an exponent."""
+    if value == 0 or math.isnan(value):
+        return "0" if value == 0 else "–"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def ratio(value: float) -> str:
+    """Return a ratio as it is compared with a goal: three decimals below 1, else two."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:.3f}" if value < 1 else f"{value:.2f}"
