@@ -1,0 +1,512 @@
+"""The consumer queue: which samples an agent prepares now, keeps, serves or leaves raw.
+
+Events and the time go in, actions come out; nothing here waits or reads a clock. The
+agent and the simulator call the same object.
+
+Rules, in the order in which they win:
+
+1. Memory is reserved before a task starts; the budget is never exceeded.
+2. A job beyond its share of workers or memory yields to one below its own.
+3. A sample that a request waits for comes before one that is only foreseen. It is
+   started if it can still be made within the request's patience, else sent raw at once.
+4. Foreseen samples start in order of slack: deadline minus estimated cost, so heavy ones
+   start earlier. Those that would be late anyway come last, the least late first:
+   an overloaded agent still makes what it can in time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass, field
+
+from headrace.policy.lookahead_events import (
+    Action,
+    AskCancelled,
+    Asked,
+    Broken,
+    Crashed,
+    Drop,
+    Event,
+    Finished,
+    Grow,
+    GrowAsked,
+    GuardDecided,
+    JobChanged,
+    JobRemoved,
+    Refuse,
+    Sent,
+    Serve,
+    ServeMissing,
+    ServeRaw,
+    Start,
+    Tick,
+)
+from headrace.policy.memory_shares import MemoryShares
+from headrace.policy.window import Item, JobWindow, Waiter, WindowLimits
+from headrace.policy.worker_shares import WorkerShares
+
+
+_LATE = ("late", "not ready in time")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LookaheadLimits:
+    """What the queue may use."""
+
+    memory: int
+    """Budget of prepared and running samples [bytes]."""
+
+    workers: int
+    """Tasks that may run at once."""
+
+    block: int = 4096
+    """Memory is handed out in multiples of this [bytes]."""
+
+    crashes: int = 2
+    """Tasks that a sample may take down before it is only sent raw."""
+
+    window: WindowLimits = field(default_factory=WindowLimits)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LookaheadStatistics:
+    """What the queue holds now and has done since it began."""
+
+    jobs: int
+    running: int
+    waited: int
+    """Samples that a request waits for."""
+
+    ready: int
+    """Samples that lie ready."""
+
+    planned: int
+    """Samples foreseen and not yet started."""
+
+    memory_used_bytes: int
+    memory_budget_bytes: int
+    counts: dict[str, int]
+    """``started``, ``finished``, ``dropped``, ``crashed``, ``ready``, ``waited``, ``raw-CODE``,
+    ``missing-CODE``: samples since the start."""
+
+
+class Lookahead:
+    """The state machine. Not thread-safe; one owner feeds it."""
+
+    def __init__(self, limits: LookaheadLimits) -> None:
+        self._limits = limits
+        self._memory = MemoryShares(limits.memory, limits.block)
+        self._workers = WorkerShares()
+        self._allowed = limits.workers
+        self._transform = True
+        self._busy_reason = ""
+        self._jobs: dict[str, JobWindow] = {}
+        self._running: dict[int, Item] = {}
+        self._sending: dict[int, tuple[str, int]] = {}
+        self._expiries: list[tuple[float, int, Item]] = []
+        self._tickets = 0
+        self._watched = 0
+        self._counts: Counter[str] = Counter()
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Take in one event and return what is to be done, in order.
+
+        Raises:
+            KeyError: the event names a job or ticket that does not exist.
+        """
+        actions = self._react(event, now)
+        actions += self._start(now)
+        actions += self._expire(now)
+        return actions
+
+    def wake_at(self) -> float | None:
+        """Return when a ``Tick`` is due although nothing happens [s]; None when never."""
+        while self._expiries and not self._expiries[0][2].waiters:
+            heapq.heappop(self._expiries)
+        return self._expiries[0][0] if self._expiries else None
+
+    def statistics(self) -> LookaheadStatistics:
+        """Return counts; takes time in proportion to the samples held."""
+        states: Counter[str] = Counter()
+        waited = 0
+        for job in self._jobs.values():
+            states.update(item.state for item in job.items.values())
+            waited += sum(1 for item in job.items.values() if item.waiters)
+        return LookaheadStatistics(
+            jobs=len(self._jobs),
+            running=len(self._running),
+            waited=waited,
+            ready=states["ready"],
+            planned=states["planned"],
+            memory_used_bytes=self._memory.used,
+            memory_budget_bytes=self._memory.budget,
+            counts=dict(self._counts),
+        )
+
+    def _react(self, event: Event, now: float) -> list[Action]:  # noqa: PLR0911 - one per event
+        match event:
+            case Asked():
+                return self._asked(event, now)
+            case Finished():
+                return self._finished(event)
+            case Sent():
+                self._memory.give_back(*self._sending.pop(event.ticket))
+            case GuardDecided():
+                return self._guard(event)
+            case GrowAsked():
+                return self._grow(event)
+            case Broken():
+                return self._broken(event)
+            case Crashed():
+                return self._crashed(event)
+            case AskCancelled():
+                self._cancel(event)
+            case JobChanged():
+                return self._change(event)
+            case JobRemoved():
+                return self._remove(event)
+            case Tick():
+                pass
+        return []
+
+    # Jobs
+
+    def _change(self, event: JobChanged) -> list[Action]:
+        job = self._jobs.get(event.job)
+        if job is None:
+            job = self._jobs[event.job] = JobWindow(event, self._limits.window)
+        else:
+            job.change(event)
+        job.extend()
+        return self._release_over(job)
+
+    def _remove(self, event: JobRemoved) -> list[Action]:
+        job = self._jobs.pop(event.job)
+        self._workers.forget(event.job)
+        actions: list[Action] = []
+        for item in list(job.items.values()):
+            actions += self._raw_all(item, "raw-only", "the job was removed from this agent")
+            actions += self._discard(job, item)
+        return actions
+
+    def _release_over(self, job: JobWindow) -> list[Action]:
+        return [action for item in job.over() for action in self._discard(job, item)]
+
+    def _discard(self, job: JobWindow, item: Item) -> list[Action]:
+        if item.state == "running":
+            item.abandoned = True
+            return []
+        job.forget(item)
+        if item.state != "ready":
+            return []
+        self._memory.give_back(job.name, item.nbytes)
+        self._counts["dropped"] += 1
+        return [Drop(ticket=item.ticket)]
+
+    # Requests
+
+    def _asked(self, event: Asked, now: float) -> list[Action]:
+        job = self._jobs[event.job]
+        job.report(event, now)
+        actions = self._release_over(job)
+        queue_s = self._queue_s(now)
+        for sample, epoch in zip(event.samples, event.epochs, strict=True):
+            item = job.add(event.step, job.plan.foresee(sample, epoch))
+            answer = self._answer_now(job, item, event)
+            if answer is None and item.state == "planned":
+                if queue_s + item.cost_s > event.wait_s:
+                    answer = self._raw(job, item, event.request, *_LATE)
+                else:
+                    queue_s += item.cost_s / max(self._allowed, 1)
+            if answer is None:
+                self._wait(job, item, event, now)
+            else:
+                actions += answer
+        job.extend()
+        return actions
+
+    def _answer_now(self, job: JobWindow, item: Item, event: Asked) -> list[Action] | None:
+        """Return the answer that can be given at once; None when the sample must be waited for."""
+        request = event.request
+        if event.raw:
+            return self._raw(job, item, request, "asked", "the client asked for encoded bytes")
+        if item.state == "ready":
+            return self._serve(job, item, request, ready=True)
+        if item.state == "missing":
+            job.forget(item)
+            return self._missing(item, request)
+        refusal = self._refusal(job, item)
+        return None if refusal is None else self._raw(job, item, request, *refusal)
+
+    def _refusal(self, job: JobWindow, item: Item) -> tuple[str, str] | None:
+        if job.raw_only:
+            return "raw-only", job.raw_only
+        if not item.planned.prepare:
+            return "asked", "the job's cut ships this kind encoded"
+        if item.visit.sample in job.crashed:
+            return "crashed", "workers died of this sample"
+        return None if item.state == "running" else self._cannot_start(job, item)
+
+    def _cannot_start(self, job: JobWindow, item: Item) -> tuple[str, str] | None:
+        if not self._transform:
+            return "busy", self._busy_reason
+        if self._reservation(job, item) > self._memory.budget:
+            return "busy", "larger than the agent's whole memory budget"
+        return None
+
+    def _wait(self, job: JobWindow, item: Item, event: Asked, now: float) -> None:
+        expiry = now + event.wait_s
+        item.abandoned = False
+        job.wait(item, Waiter(request=event.request, expiry=expiry))
+        self._watch(item, expiry)
+        if item.state == "planned":
+            self._watch(item, expiry - item.cost_s)
+
+    def _watch(self, item: Item, at: float) -> None:
+        self._watched += 1
+        heapq.heappush(self._expiries, (at, self._watched, item))
+
+    def _cancel(self, event: AskCancelled) -> None:
+        for job in self._jobs.values():
+            for item in job.waited():
+                item.waiters = [w for w in item.waiters if w.request != event.request]
+                if not item.waiters:
+                    self._unwaited(job, item)
+
+    def _unwaited(self, job: JobWindow, item: Item) -> None:
+        over = item.visit.step <= job.pace.over
+        if item.state == "running":
+            item.abandoned = over
+        elif over:
+            job.forget(item)
+        else:
+            job.requeue(item)
+
+    def _expire(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        while self._expiries and self._expiries[0][0] <= now:
+            item = heapq.heappop(self._expiries)[2]
+            last_call = now + (item.cost_s if item.state == "planned" else 0.0)
+            late = [waiter for waiter in item.waiters if waiter.expiry <= last_call]
+            item.waiters = [waiter for waiter in item.waiters if waiter.expiry > last_call]
+            actions += [self._raw_action(item, waiter.request, *_LATE) for waiter in late]
+            if late and not item.waiters:
+                self._given_up(item)
+        return actions
+
+    def _given_up(self, item: Item) -> None:
+        if item.state == "running":
+            item.abandoned = True
+        else:
+            self._jobs[item.visit.job].forget(item)
+
+    def _queue_s(self, now: float) -> float:
+        waited = sum(job.waited_cost_s() for job in self._jobs.values())
+        running = sum(max(0.0, i.started + i.cost_s - now) for i in self._running.values())
+        free = max(self._allowed - len(self._running), 0)
+        return (waited + (0.0 if free else running)) / max(self._allowed, 1)
+
+    # Answers
+
+    def _serve(self, job: JobWindow, item: Item, request: int, *, ready: bool) -> list[Action]:
+        job.forget(item)
+        self._sending[item.ticket] = (job.name, item.nbytes)
+        self._counts["ready" if ready else "waited"] += 1
+        return [Serve(request=request, visit=item.visit, ticket=item.ticket, ready=ready)]
+
+    def _raw(
+        self, job: JobWindow, item: Item, request: int, code: str, reason: str
+    ) -> list[Action]:
+        actions = [] if item.waiters else self._discard(job, item)
+        return [*actions, self._raw_action(item, request, code, reason)]
+
+    def _raw_all(self, item: Item, code: str, reason: str) -> list[Action]:
+        waiters, item.waiters = item.waiters, []
+        return [self._raw_action(item, waiter.request, code, reason) for waiter in waiters]
+
+    def _raw_action(self, item: Item, request: int, code: str, reason: str) -> Action:
+        self._counts[f"raw-{code}"] += 1
+        return ServeRaw(request=request, visit=item.visit, code=code, reason=reason)
+
+    def _missing(self, item: Item, request: int) -> list[Action]:
+        self._counts[f"missing-{item.code}"] += 1
+        return [ServeMissing(request=request, visit=item.visit, code=item.code, reason=item.reason)]
+
+    # Tasks
+
+    def _start(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        blocked: set[str] = set()
+        while self._transform and len(self._running) < self._allowed:
+            chosen = self._choose(now, blocked)
+            if chosen is None:
+                break
+            job, item = chosen
+            nbytes = self._reservation(job, item)
+            actions += self._make_room(job, item, nbytes)
+            if self._memory.has_room(nbytes):
+                actions.append(self._start_one(job, item, nbytes, now))
+            else:
+                blocked.add(job.name)
+        return actions
+
+    def _choose(self, now: float, blocked: set[str]) -> tuple[JobWindow, Item] | None:
+        found = [
+            (job, candidate)
+            for job in self._jobs.values()
+            if job.name not in blocked and (candidate := job.candidate(now)) is not None
+        ]
+        if not found:
+            return None
+        rivals = [job.name for job, _ in found]
+        job, (_, _, item) = min(
+            found, key=lambda f: (self._workers.is_ahead(f[0].name, rivals, now), *f[1][:2])
+        )
+        return job, item
+
+    def _start_one(self, job: JobWindow, item: Item, nbytes: int, now: float) -> Action:
+        self._tickets += 1
+        item.ticket, item.nbytes = self._tickets, nbytes
+        item.state, item.started = "running", now
+        self._memory.take(job.name, item.nbytes)
+        self._workers.spend(job.name, item.cost_s, now)
+        self._running[item.ticket] = item
+        self._counts["started"] += 1
+        return Start(ticket=item.ticket, visit=item.visit, nbytes=item.nbytes)
+
+    def _reservation(self, job: JobWindow, item: Item) -> int:
+        return job.estimates.nbytes(item.planned.kind, item.planned.nbytes)
+
+    def _finished(self, event: Finished) -> list[Action]:
+        item = self._running.pop(event.ticket)
+        self._memory.give_back(item.visit.job, item.nbytes)
+        self._counts["finished"] += 1
+        job = self._owner(item)
+        if job is None or item.abandoned:
+            return self._unwanted(job, item)
+        planned = item.planned
+        job.estimates.learn(
+            planned.kind,
+            foreseen_s=planned.cost_s,
+            seconds=event.seconds,
+            foreseen_bytes=planned.nbytes,
+            nbytes=event.nbytes,
+        )
+        item.nbytes = event.nbytes
+        self._memory.take(job.name, item.nbytes)
+        job.keep_ready(item)
+        return self._hand_over(job, item)
+
+    def _hand_over(self, job: JobWindow, item: Item) -> list[Action]:
+        if not item.waiters:
+            return []
+        first = item.waiters.pop(0)
+        rest = self._raw_all(item, "late", "prepared once and asked for twice")
+        return [*self._serve(job, item, first.request, ready=False), *rest]
+
+    def _unwanted(self, job: JobWindow | None, item: Item) -> list[Action]:
+        self._counts["dropped"] += 1
+        if job is not None:
+            job.forget(item)
+        return [Drop(ticket=item.ticket)]
+
+    def _broken(self, event: Broken) -> list[Action]:
+        item = self._running.pop(event.ticket)
+        self._memory.give_back(item.visit.job, item.nbytes)
+        job = self._owner(item)
+        if job is None:
+            return []
+        item.state, item.code, item.reason = "missing", event.code, event.reason
+        waiters, item.waiters = item.waiters, []
+        if waiters:
+            job.forget(item)
+        return [action for waiter in waiters for action in self._missing(item, waiter.request)]
+
+    def _crashed(self, event: Crashed) -> list[Action]:
+        item = self._running.pop(event.ticket)
+        self._memory.give_back(item.visit.job, item.nbytes)
+        self._counts["crashed"] += 1
+        job = self._owner(item)
+        if job is None:
+            return []
+        item.crashes += 1
+        if item.crashes >= self._limits.crashes:
+            job.crash(item.visit.sample)
+            job.forget(item)
+            return self._raw_all(item, "crashed", event.reason)
+        if item.abandoned:
+            job.forget(item)
+        else:
+            job.requeue(item)
+        return []
+
+    def _grow(self, event: GrowAsked) -> list[Action]:
+        item = self._running[event.ticket]
+        job = self._owner(item)
+        self._memory.give_back(item.visit.job, item.nbytes)
+        if job is not None and not item.abandoned:
+            planned = item.planned
+            job.estimates.learn_size(
+                planned.kind, foreseen_bytes=planned.nbytes, nbytes=event.nbytes
+            )
+            drops = self._make_room(job, item, event.nbytes)
+            if self._memory.has_room(event.nbytes):
+                item.nbytes = event.nbytes
+                self._memory.take(job.name, item.nbytes)
+                return [*drops, Grow(ticket=event.ticket, nbytes=event.nbytes)]
+        return self._refuse(job, item)
+
+    def _refuse(self, job: JobWindow | None, item: Item) -> list[Action]:
+        del self._running[item.ticket]
+        self._counts["refused"] += 1
+        if job is not None:
+            job.forget(item)
+        answers = self._raw_all(item, "busy", "its result does not fit in the agent's memory")
+        return [Refuse(ticket=item.ticket), *answers]
+
+    def _owner(self, item: Item) -> JobWindow | None:
+        job = self._jobs.get(item.visit.job)
+        return job if job is not None and job.items.get(item.visit) is item else None
+
+    # Memory
+
+    def _make_room(self, job: JobWindow, item: Item, nbytes: int) -> list[Action]:
+        """Drop what is less urgent than ``item`` until ``nbytes`` are free, or nothing is left."""
+        actions: list[Action] = []
+        while not self._memory.has_room(nbytes):
+            owner = self._yielding_job(job, item, nbytes)
+            victim = owner.latest_ready() if owner else None
+            if owner is None or victim is None:
+                break
+            actions += self._discard(owner, victim)
+        return actions
+
+    def _yielding_job(self, job: JobWindow, item: Item, nbytes: int) -> JobWindow | None:
+        own = job.latest_ready()
+        if own is not None and own.visit.step > item.visit.step:
+            return job
+        if self._memory.excess(job.name, len(self._jobs)) + nbytes > 0:
+            return None
+        others = [
+            (excess, other.name)
+            for other in self._jobs.values()
+            if (excess := self._memory.excess(other.name, len(self._jobs))) > 0
+            and other.latest_ready() is not None
+        ]
+        return self._jobs[max(others)[1]] if others else None
+
+    # CPU
+
+    def _guard(self, event: GuardDecided) -> list[Action]:
+        self._allowed, self._transform = event.workers, event.transform
+        self._busy_reason = event.reason
+        if event.transform:
+            return []
+        actions: list[Action] = []
+        for job in self._jobs.values():
+            for item in job.waited():
+                if item.state == "planned":
+                    job.forget(item)
+                    actions += self._raw_all(item, "busy", event.reason)
+        return actions

@@ -1,0 +1,229 @@
+"""What the consumer queue is told, and what it answers: plain values, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """One sample due at one step of one job."""
+
+    job: str
+    step: int
+    sample: int
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """One visit as the schedule and the index foresee it."""
+
+    sample: int
+    epoch: int
+    kind: str
+    cost_s: float
+    """CPU to prepare it, estimated from headers [s]."""
+
+    nbytes: int
+    """Bytes of the prepared sample, estimated [bytes]."""
+
+    prepare: bool = True
+    """False where the job's cut ships this kind raw."""
+
+
+class Plan(Protocol):
+    """A job's schedule as one agent sees it. Pure: the same answer to the same question."""
+
+    def due(self, step: int) -> Sequence[Planned]:
+        """Return the samples of a step that this agent prepares, each once."""
+        ...
+
+    def foresee(self, sample: int, epoch: int) -> Planned:
+        """Return the estimates of any sample, also of one that another agent prepares."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobChanged:
+    """A job is new, or its roster, world, mode or start changed."""
+
+    job: str
+    plan: Plan
+    start_step: int
+    step_time_s: float | None = None
+    raw_only: str = ""
+    """Why nothing may be transformed for this job; empty when it may."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRemoved:
+    """Nothing more will be asked for this job."""
+
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A client wants samples, and says how far its training loop is."""
+
+    request: int
+    """Names the request in the answers."""
+
+    job: str
+    step: int
+    rank: int
+    world: int
+    samples: Sequence[int]
+    epochs: Sequence[int]
+    consumed_step: int
+    step_time_s: float
+    """0 when not yet measured."""
+
+    wait_s: float
+    raw: bool = False
+    """The client wants encoded bytes whatever lies ready."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskCancelled:
+    """The client of a request went away."""
+
+    request: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """A task left its result in memory."""
+
+    ticket: int
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Broken:
+    """A task found that the sample cannot be made, here or anywhere."""
+
+    ticket: int
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Crashed:
+    """A task took its worker down, or was stopped at its limits."""
+
+    ticket: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GrowAsked:
+    """A running task's result is larger than what was reserved."""
+
+    ticket: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent:
+    """A served result has left; its memory is free."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardDecided:
+    """The CPU guard's word: how many tasks may run, and whether any may start."""
+
+    workers: int
+    transform: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tick:
+    """Only time has passed."""
+
+
+Event: TypeAlias = (
+    JobChanged
+    | JobRemoved
+    | Asked
+    | AskCancelled
+    | Finished
+    | Broken
+    | Crashed
+    | GrowAsked
+    | Sent
+    | GuardDecided
+    | Tick
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """Run a task now; ``nbytes`` of memory are reserved under its ticket."""
+
+    ticket: int
+    visit: Visit
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grow:
+    """The ticket's memory is ``nbytes`` now."""
+
+    ticket: int
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refuse:
+    """The ticket's memory cannot grow: give the task up; its memory is free."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drop:
+    """Free a finished ticket's memory; nobody will ask for it."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Serve:
+    """Send a finished ticket to a request, then report ``Sent``."""
+
+    request: int
+    visit: Visit
+    ticket: int
+    ready: bool
+    """It lay ready when it was asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeRaw:
+    """Send the encoded bytes to a request."""
+
+    request: int
+    visit: Visit
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeMissing:
+    """Tell a request that the sample cannot be made."""
+
+    request: int
+    visit: Visit
+    code: str
+    reason: str
+
+
+Action: TypeAlias = Start | Grow | Refuse | Drop | Serve | ServeRaw | ServeMissing

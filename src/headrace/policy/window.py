@@ -1,0 +1,276 @@
+"""The samples of one job between the training loop and the end of what is planned ahead."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from headrace.policy.estimate import Estimates
+from headrace.policy.lookahead_events import Asked, JobChanged, Plan, Planned, Visit
+from headrace.policy.pace import Pace
+
+State = Literal["planned", "running", "ready", "missing"]
+
+
+@dataclass(slots=True)
+class Waiter:
+    """One request that waits for one sample."""
+
+    request: int
+    expiry: float
+    """When its raw bytes are sent instead."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One visit and what has become of it."""
+
+    visit: Visit
+    planned: Planned
+    cost_s: float
+    state: State = "planned"
+    ticket: int = -1
+    nbytes: int = 0
+    """Bytes reserved or held [bytes]."""
+
+    started: float = 0.0
+    crashes: int = 0
+    code: str = ""
+    reason: str = ""
+    abandoned: bool = False
+    """Nobody will want the result of the task that runs."""
+
+    waiters: list[Waiter] = field(default_factory=list)
+
+    @property
+    def urgency(self) -> float:
+        """Latest start of a sample that is waited for [s]."""
+        return min(waiter.expiry for waiter in self.waiters) - self.cost_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WindowLimits:
+    """How far ahead of the training loop samples are prepared."""
+
+    lead_s: float = 10.0
+    """A sample is not started earlier than this before its latest start [s]."""
+
+    max_steps: int = 64
+    """Most steps planned ahead."""
+
+    max_items: int = 16384
+    """Most samples planned ahead, unless two steps hold more."""
+
+    max_skew: int = 8
+    """Steps that the slowest rank may hold back the release of memory."""
+
+    assumed_step_s: float = 0.25
+    """Step time until the first one is measured [s]."""
+
+
+Heap: TypeAlias = list[tuple[float, int, Item]]
+"""(key, tie-breaker, item); entries outlive their items and are skipped then."""
+
+_REBUILD = 0.2
+_SLACK_ENTRIES = 64
+_FEWEST_STEPS = 2
+_CRASHES_KEPT = 4096
+
+
+class JobWindow:
+    """Bookkeeping of one job: what is planned, running, ready, waited for.
+
+    Samples nobody asked for yet are kept in order of their latest start. The order does
+    not change while the loop proceeds or stands still, only when its step time does.
+    """
+
+    def __init__(self, change: JobChanged, limits: WindowLimits) -> None:
+        self.name = change.job
+        self.items: dict[Visit, Item] = {}
+        self.estimates = Estimates()
+        self.raw_only = ""
+        self.crashed: dict[int, None] = {}
+        self._limits = limits
+        self._steps: dict[int, list[Visit]] = {}
+        self._waited: Heap = []
+        self._due: Heap = []
+        self._overdue: Heap = []
+        self._latest_ready: Heap = []
+        self._count = 0
+        self.change(change)
+
+    def change(self, change: JobChanged) -> list[Item]:
+        """Plan again from ``start_step``; return what the new plan no longer waits to start."""
+        limits = self._limits
+        self.plan: Plan = change.plan
+        self.raw_only = change.raw_only
+        self.pace = Pace(
+            start_step=change.start_step,
+            step_time_s=change.step_time_s or limits.assumed_step_s,
+            max_skew=limits.max_skew,
+        )
+        self._next = change.start_step
+        self._keyed_with = self.pace.step_time_s
+        unasked = [i for i in self.items.values() if i.state == "planned" and not i.waiters]
+        for item in unasked:
+            self.forget(item)
+        self._due.clear()
+        self._overdue.clear()
+        return unasked
+
+    def report(self, asked: Asked, now: float) -> None:
+        """Take in the progress that came with a fetch."""
+        over = self.pace.over
+        self.pace.report(
+            rank=asked.rank,
+            world=asked.world,
+            consumed_step=asked.consumed_step,
+            step_time_s=asked.step_time_s,
+            now=now,
+        )
+        if self.pace.over < over:
+            self._next = min(self._next, self.pace.over + 1)
+        self._next = max(self._next, self.pace.over + 1)
+        if abs(self.pace.step_time_s - self._keyed_with) > _REBUILD * self._keyed_with:
+            self._rebuild()
+
+    def extend(self) -> None:
+        """Plan further steps while there are few."""
+        while not self.raw_only and self._wants_more():
+            for planned in self.plan.due(self._next):
+                self._add_planned(self._next, planned)
+            self._next += 1
+
+    def add(self, step: int, planned: Planned) -> Item:
+        """Return the item of a visit, made if it is new."""
+        visit = Visit(job=self.name, step=step, sample=planned.sample, epoch=planned.epoch)
+        item = self.items.get(visit)
+        if item is None:
+            cost_s = self.estimates.cost_s(planned.kind, planned.cost_s)
+            item = Item(visit=visit, planned=planned, cost_s=cost_s)
+            self.items[visit] = item
+            self._steps.setdefault(step, []).append(visit)
+        return item
+
+    def forget(self, item: Item) -> None:
+        """Take an item out; heap entries of it are skipped later."""
+        self.items.pop(item.visit, None)
+        visits = self._steps.get(item.visit.step, [])
+        if item.visit in visits:
+            visits.remove(item.visit)
+        if not visits:
+            self._steps.pop(item.visit.step, None)
+
+    def wait(self, item: Item, waiter: Waiter) -> None:
+        """Let a request wait for an item."""
+        item.waiters.append(waiter)
+        if item.state == "planned":
+            self._push(self._waited, item.urgency, item)
+
+    def requeue(self, item: Item) -> None:
+        """Put an item back among those to be started: its task failed, or its request left."""
+        item.state = "planned"
+        if item.waiters:
+            self._push(self._waited, item.urgency, item)
+        else:
+            self._push(self._due, self._key(item), item)
+
+    def candidate(self, now: float) -> tuple[bool, float, Item] | None:
+        """Return the item to start next as (nobody waits for it, slack, item)."""
+        waited = self._top(self._waited)
+        if waited is not None:
+            return False, waited.urgency - now, waited
+        due = self._next_due(now)
+        if due is not None:
+            return True, self._slack(due, now), due
+        overdue = self._top(self._overdue)
+        return None if overdue is None else (True, self._slack(overdue, now), overdue)
+
+    def keep_ready(self, item: Item) -> None:
+        """Note that an item lies ready."""
+        item.state = "ready"
+        self._push(self._latest_ready, -item.visit.step, item)
+
+    def latest_ready(self) -> Item | None:
+        """Return the ready item that is due last: the one to drop when memory is short."""
+        heap = self._latest_ready
+        while heap and not self._is_live(heap[0][2], "ready"):
+            heapq.heappop(heap)
+        return heap[0][2] if heap else None
+
+    def over(self) -> list[Item]:
+        """Return the items of steps that will not be asked for again."""
+        steps = [step for step in self._steps if step <= self.pace.over]
+        visits = [visit for step in steps for visit in self._steps[step]]
+        return [item for visit in visits if not (item := self.items[visit]).waiters]
+
+    def crash(self, sample: int) -> None:
+        """Remember that a sample takes workers down."""
+        self.crashed[sample] = None
+        if len(self.crashed) > _CRASHES_KEPT:
+            self.crashed.pop(next(iter(self.crashed)))
+
+    def waited_cost_s(self) -> float:
+        """Return the CPU that waited-for items still need [s]."""
+        return sum(i.cost_s for _, _, i in self._waited if self._is_live(i, "planned"))
+
+    def waited(self) -> list[Item]:
+        """Return the items that a request waits for."""
+        return [item for item in self.items.values() if item.waiters]
+
+    def _wants_more(self) -> bool:
+        ahead = self._next - self.pace.over - 1
+        if ahead < _FEWEST_STEPS:
+            return True
+        return ahead < self._limits.max_steps and len(self.items) < self._limits.max_items
+
+    def _add_planned(self, step: int, planned: Planned) -> None:
+        if planned.sample in self.crashed or not planned.prepare:
+            return
+        known = len(self.items)
+        item = self.add(step, planned)
+        if len(self.items) > known:
+            self._push(self._due, self._key(item), item)
+
+    def _key(self, item: Item) -> float:
+        return item.visit.step * self._keyed_with - item.cost_s
+
+    def _slack(self, item: Item, now: float) -> float:
+        return self.pace.deadline(item.visit.step, now) - item.cost_s - now
+
+    def _next_due(self, now: float) -> Item | None:
+        while (item := self._top(self._due)) is not None:
+            slack = self._slack(item, now)
+            if slack >= 0 or not self.pace.is_moving:
+                lead_s = max(self._limits.lead_s, (_FEWEST_STEPS + 1) * self.pace.step_time_s)
+                return item if slack <= lead_s else None
+            heapq.heappop(self._due)
+            self._push(self._overdue, -self._key(item), item)
+        return None
+
+    def _top(self, heap: Heap) -> Item | None:
+        while heap and not self._is_startable(heap, heap[0][2]):
+            heapq.heappop(heap)
+        return heap[0][2] if heap else None
+
+    def _is_startable(self, heap: Heap, item: Item) -> bool:
+        return self._is_live(item, "planned") and bool(item.waiters) == (heap is self._waited)
+
+    def _is_live(self, item: Item, state: State) -> bool:
+        return item.state == state and self.items.get(item.visit) is item
+
+    def _push(self, heap: Heap, key: float, item: Item) -> None:
+        self._count += 1
+        heapq.heappush(heap, (key, self._count, item))
+        if len(heap) > 2 * len(self.items) + _SLACK_ENTRIES:
+            heap[:] = [entry for entry in heap if self.items.get(entry[2].visit) is entry[2]]
+            heapq.heapify(heap)
+
+    def _rebuild(self) -> None:
+        self._keyed_with = self.pace.step_time_s
+        self._due = []
+        self._overdue = []
+        for item in self.items.values():
+            if item.state == "planned" and not item.waiters:
+                self._push(self._due, self._key(item), item)
