@@ -7,6 +7,7 @@ no code travels.
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -79,7 +80,7 @@ def run_isolated(
         memory_bytes=limits.memory_bytes,
     )
     answer = _ask_child(task, limits.seconds, location.key)
-    header, buffers = read_frame(_Bytes(answer), fresh_memory)
+    header, buffers = read_frame(io.BytesIO(answer), fresh_memory)
     if header.kind == "missing":
         raise CorruptSampleError(header.reason)
     return record_of(header, buffers)
@@ -102,19 +103,6 @@ def _ask_child(task: IsolatedTask, seconds: float, name: str) -> bytes:
         )
         raise CorruptSampleError(f"{name}: its decoder process ended with {ended}")
     return child.stdout
-
-
-class _Bytes:
-    """The smallest readable stream over bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._rest = memoryview(data)
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        count = min(buffer.nbytes, self._rest.nbytes)
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
 
 
 def _run_child() -> None:
