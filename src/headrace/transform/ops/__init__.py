@@ -1,0 +1,31 @@
+"""The ops that a pipeline may hold."""
+
+from headrace.transform.ops.color import ColorJitter
+from headrace.transform.ops.geometry import (
+    CenterCrop,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    Resize,
+)
+from headrace.transform.ops.image import DecodeImage
+from headrace.transform.ops.pack import Pack
+from headrace.transform.ops.tensor import Normalize, ToFloat
+from headrace.transform.ops.text import DecodeText, Tokenize
+from headrace.transform.ops.user import UserOp
+from headrace.transform.ops.video import DecodeVideo
+
+__all__ = [
+    "CenterCrop",
+    "ColorJitter",
+    "DecodeImage",
+    "DecodeText",
+    "DecodeVideo",
+    "Normalize",
+    "Pack",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "Resize",
+    "ToFloat",
+    "Tokenize",
+    "UserOp",
+]

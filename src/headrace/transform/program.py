@@ -1,0 +1,231 @@
+"""A pipeline made ready to run: which ops are computed together, and where it may be cut.
+
+Running from 0 to the end, or in pieces at any of ``cuts`` on different hosts, in threads or in
+processes, leads to the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from headrace.core.draws import Draws, SampleKey
+from headrace.core.errors import ConfigError, CorruptSampleError
+from headrace.core.record import AnyArray, Record, Value
+from headrace.transform.op import (
+    ArrayOp,
+    BatchOp,
+    Columns,
+    Decoder,
+    Frame,
+    Framing,
+    Op,
+    PictureOp,
+    ValueOp,
+    require_array,
+)
+from headrace.transform.ops.user import UserOp
+from headrace.transform.pictures import Pictures, pictures_of
+from headrace.transform.pipeline import Pipeline
+
+_Carried: TypeAlias = "Value | Pictures"
+
+
+class Program:
+    """Runs a pipeline. Immutable and thread-safe after construction."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        """Plan the units and import the user ops.
+
+        Raises:
+            ConfigError: a user op cannot be imported here.
+        """
+        self.pipeline = pipeline
+        self.ops = pipeline.ops
+        self.sample_ops = pipeline.sample_ops
+        self._framings = _framings(self.ops)
+        self.cuts = _cuts(self.sample_ops, self._framings)
+        for op in self.ops:
+            if isinstance(op, UserOp):
+                op.function()
+
+    @property
+    def batchable_from(self) -> int:
+        """Return where the elementwise tail begins, whatever fields a record has."""
+        return self.tail_of(None)
+
+    def tail_of(self, fields: Iterable[str] | None) -> int:
+        """Return where the elementwise tail begins for records that have these fields only."""
+        position = self.sample_ops
+        names = None if fields is None else set(fields)
+        while position and self._is_tail(self.ops[position - 1], names):
+            position -= 1
+        return min(cut for cut in self.cuts if cut >= position)
+
+    def framing_of(self, position: int, field: str) -> int | None:
+        """Return the position of the framing op that the decoder at ``position`` includes."""
+        return self._framings.get((position, field))
+
+    def run(self, record: Record, key: SampleKey, *, start: int = 0, stop: int) -> Record:
+        """Return the record after ops ``start`` to ``stop`` - 1; the given record is left as is.
+
+        Args:
+            record: As it is before op ``start``: encoded for 0, else what an earlier run returned.
+            key: Names the visit of the sample; all randomness follows from it.
+            start: One of ``cuts``.
+            stop: One of ``cuts``, not before ``start``.
+
+        Raises:
+            CorruptSampleError: the sample cannot be decoded; the message names op and field.
+            ConfigError: the ops do not fit the record, or the cuts are not allowed.
+        """
+        self._check_cuts(start, stop)
+        carried: dict[str, _Carried] = dict(record)
+        framed: set[tuple[int, str]] = set()
+        for position in range(start, stop):
+            op = self.ops[position]
+            for field in op.fields:
+                if field in carried and (position, field) not in framed:
+                    value = self._step(position, field, carried.pop(field), key)
+                    carried[op.target(field)] = value
+                    framed.add((self._framings.get((position, field), -1), field))
+        return {name: _settled(value) for name, value in carried.items()}
+
+    def run_stacked(
+        self,
+        fields: Mapping[str, AnyArray],
+        *,
+        start: int,
+        out: Mapping[str, AnyArray] | None = None,
+    ) -> dict[str, AnyArray]:
+        """Return stacked fields ``[N, ...]`` after ops ``start`` to ``sample_ops`` - 1.
+
+        The bytes are those of ``run`` on each sample. Works sample by sample, so that a
+        sample stays in the CPU's cache over all ops.
+
+        Args:
+            fields: Arrays as they are before op ``start``, samples along the first axis.
+            start: At or behind ``tail_of(fields)``.
+            out: Arrays for the results, where the caller has them (pinned memory).
+
+        Raises:
+            ConfigError: an op from ``start`` on that acts on the fields is not elementwise.
+        """
+        if start < self.tail_of(fields):
+            raise ConfigError(
+                f"ops from {start} on are not all elementwise; run samples one by one up to "
+                f"op {self.tail_of(fields)}"
+            )
+        given = out or {}
+        return {
+            name: self._stacked(name, array, start, given.get(name))
+            for name, array in fields.items()
+        }
+
+    def run_batch(self, columns: Columns) -> Columns:
+        """Return a batch after the ops that join samples; a batch without their fields is left."""
+        for op in self.ops[self.sample_ops :]:
+            if isinstance(op, BatchOp) and all(field in columns for field in op.fields):
+                columns = op.join(columns)
+        return columns
+
+    def _check_cuts(self, start: int, stop: int) -> None:
+        for cut in (start, stop):
+            if cut not in self.cuts:
+                raise ConfigError(f"the pipeline cannot be cut at op {cut}; allowed: {self.cuts}")
+        if start > stop:
+            raise ConfigError(f"cannot run from op {start} back to op {stop}")
+
+    def _step(self, position: int, field: str, value: _Carried, key: SampleKey) -> _Carried:
+        op = self.ops[position]
+        try:
+            return self._apply(position, field, value, key)
+        except CorruptSampleError as error:
+            raise CorruptSampleError(
+                f"sample {key.sample}, field {field!r}, op {position} ({op.name}): {error}"
+            ) from error
+
+    def _apply(self, position: int, field: str, value: _Carried, key: SampleKey) -> _Carried:
+        op, draws = self.ops[position], Draws(key, position)
+        if isinstance(op, Decoder):
+            return op.decode(_settled(value), draws, self._frame(position, field, key))
+        if isinstance(op, Framing):
+            pictures = _pictures(value, op, field)
+            return pictures.map(op.window(*pictures.size, draws).apply)
+        if isinstance(op, PictureOp):
+            return op.apply(_pictures(value, op, field), draws)
+        if isinstance(op, ArrayOp):
+            return op.compute(require_array(_settled(value), op, field))
+        if isinstance(op, ValueOp):
+            return op.apply(_settled(value), draws)
+        raise TypeError(f"op {op.name} is of no known kind")
+
+    def _frame(self, position: int, field: str, key: SampleKey) -> Frame | None:
+        place = self._framings.get((position, field))
+        if place is None:
+            return None
+        framing = self.ops[place]
+        assert isinstance(framing, Framing)
+        return Frame(framing, Draws(key, place))
+
+    def _stacked(self, name: str, array: AnyArray, start: int, out: AnyArray | None) -> AnyArray:
+        ops = [op for op in self._tail_ops(start) if name in op.fields]
+        if not ops or not len(array):
+            return array
+        results = out
+        for number, sample in enumerate(array):
+            first = _chain(ops, sample, None if results is None else results[number])
+            if results is None:
+                results = np.empty((len(array), *first.shape), first.dtype)
+                results[number] = first
+        assert results is not None
+        return results
+
+    def _tail_ops(self, start: int) -> list[ArrayOp]:
+        return [op for op in self.ops[start : self.sample_ops] if isinstance(op, ArrayOp)]
+
+    @staticmethod
+    def _is_tail(op: Op, names: set[str] | None) -> bool:
+        return op.elementwise or (names is not None and names.isdisjoint(op.fields))
+
+
+def _chain(ops: Sequence[ArrayOp], array: AnyArray, out: AnyArray | None) -> AnyArray:
+    for op in ops:
+        array = out = op.compute(array, out)
+    return array
+
+
+def _framings(ops: Sequence[Op]) -> dict[tuple[int, str], int]:
+    """Return, for each decoder and field, the op behind it if that is a framing op."""
+    found = {}
+    for position, op in enumerate(ops):
+        if isinstance(op, Decoder):
+            for field in op.fields:
+                place = _next_on(ops, field, position + 1)
+                if place is not None and isinstance(ops[place], Framing):
+                    found[position, field] = place
+    return found
+
+
+def _next_on(ops: Sequence[Op], field: str, start: int) -> int | None:
+    places = (place for place in range(start, len(ops)) if field in ops[place].fields)
+    return next(places, None)
+
+
+def _cuts(sample_ops: int, framings: Mapping[tuple[int, str], int]) -> tuple[int, ...]:
+    inside = {
+        cut for (decoder, _), framing in framings.items() for cut in range(decoder + 1, framing + 1)
+    }
+    return tuple(cut for cut in range(sample_ops + 1) if cut not in inside)
+
+
+def _settled(value: _Carried) -> Value:
+    return value.array() if isinstance(value, Pictures) else value
+
+
+def _pictures(value: _Carried, op: Op, field: str) -> Pictures:
+    if isinstance(value, Pictures):
+        return value
+    return pictures_of(require_array(value, op, field), field)
