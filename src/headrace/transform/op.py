@@ -46,7 +46,7 @@ class Op(
     """Each element of the result depends on one element alone: may run on a stacked batch."""
 
     grows: ClassVar[bool] = False
-    """The result is never smaller than what went in: not worth sending over a network."""
+    """Cheap arithmetic whose result is larger than what went in: never worth sending instead."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -90,8 +90,6 @@ class Framing(Op, frozen=True):
 
 class Decoder(Op, frozen=True):
     """Makes pictures of encoded bytes; knows the window behind it, so as to decode less."""
-
-    grows: ClassVar[bool] = True
 
     def decode(self, value: Value, draws: Draws, frame: Frame | None) -> Pictures:
         """Return the decoded pictures, cut and resized if ``frame`` is given.

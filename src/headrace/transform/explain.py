@@ -1,0 +1,180 @@
+"""Says what each op costs, what it does to the bytes, and where it will run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from headrace.core.draws import SampleKey
+from headrace.core.errors import CorruptSampleError
+from headrace.core.record import Record, Value
+from headrace.transform.op import BatchOp
+from headrace.transform.program import Program
+from headrace.transform.split import KindProfile, Premise, SplitPlan, Step, plan_split
+
+Place = Literal["storage", "trainer", "trainer, per batch", "-"]
+
+_KEY = SampleKey(0, 0, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One op on one kind of sample."""
+
+    position: int
+    op: str
+    place: Place
+    """``-`` where the op does not act on this kind."""
+
+    cpu_s: float
+    """CPU time per sample [s]; 0 where ``joined``."""
+
+    joined: bool
+    """Computed together with the op above, whose time includes it."""
+
+    bytes_in: float
+    bytes_out: float
+    """Mean length of the sample before and after the op [bytes]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KindExplanation:
+    """What happens to the samples of one kind."""
+
+    kind: str
+    samples: int
+    cut: int
+    """Number of leading ops that storage runs."""
+
+    measured_on: int
+    """Real samples that times and bytes were measured on; 0 for estimates from the headers."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def storage_s(self) -> float:
+        """CPU time of one sample on storage [s]."""
+        return sum(row.cpu_s for row in self.rows if row.place == "storage")
+
+    @property
+    def trainer_s(self) -> float:
+        """CPU time of one sample on the trainer [s]."""
+        return sum(row.cpu_s for row in self.rows if row.place.startswith("trainer"))
+
+    @property
+    def wire_bytes(self) -> float:
+        """Bytes of one sample that cross the network."""
+        shipped = [row.bytes_out for row in self.rows[: self.cut]]
+        return shipped[-1] if shipped else self.rows[0].bytes_in
+
+
+def explain(
+    program: Program, profiles: Sequence[KindProfile], premise: Premise | None = None
+) -> tuple[KindExplanation, ...]:
+    """Return what will happen to each kind, estimated from its profile."""
+    plan = plan_split(program, profiles, premise)
+    return tuple(_explained(plan, profile) for profile in profiles if program.ops)
+
+
+def measured(
+    program: Program, estimated: KindExplanation, records: Iterable[Record]
+) -> KindExplanation:
+    """Return the explanation with times and bytes measured on real samples.
+
+    Ops are timed by the process's CPU time, cut by cut; samples that cannot be decoded are
+    left out. Without a sample that works, the estimate is returned as it is.
+    """
+    runs = [run for record in records if (run := _timed_run(program, record)) is not None]
+    if not runs:
+        return estimated
+    cpu_s, sizes = np.mean([run[0] for run in runs], 0), np.mean([run[1] for run in runs], 0)
+    rows = tuple(
+        Row(
+            position=row.position,
+            op=row.op,
+            place=row.place,
+            cpu_s=float(cpu_s[row.position]),
+            joined=row.joined,
+            bytes_in=float(sizes[row.position]),
+            bytes_out=float(sizes[row.position + 1]),
+        )
+        if row.position < program.sample_ops
+        else row
+        for row in estimated.rows
+    )
+    return KindExplanation(
+        kind=estimated.kind,
+        samples=estimated.samples,
+        cut=estimated.cut,
+        measured_on=len(runs),
+        rows=rows,
+    )
+
+
+def _explained(plan: SplitPlan, profile: KindProfile) -> KindExplanation:
+    cut = plan.cuts[profile.kind]
+    return KindExplanation(
+        kind=profile.kind,
+        samples=profile.samples,
+        cut=cut,
+        measured_on=0,
+        rows=tuple(_row(step, cut) for step in plan.steps[profile.kind]),
+    )
+
+
+def _row(step: Step, cut: int) -> Row:
+    return Row(
+        position=step.position,
+        op=step.op.name,
+        place=_place(step, cut),
+        cpu_s=step.cpu_s,
+        joined=step.joined,
+        bytes_in=step.before.nbytes,
+        bytes_out=step.after.nbytes,
+    )
+
+
+def _place(step: Step, cut: int) -> Place:
+    if not step.acts:
+        return "-"
+    if isinstance(step.op, BatchOp):
+        return "trainer, per batch"
+    return "storage" if step.position < cut else "trainer"
+
+
+def _timed_run(program: Program, record: Record) -> tuple[list[float], list[float]] | None:
+    """Return the CPU time of each op and the record's bytes before each and after the last.
+
+    Ops between two cuts are one unit: its time goes to its first op, its result to all.
+    """
+    cpu_s, sizes = [0.0] * program.sample_ops, [_nbytes(record)]
+    for start, stop in zip(program.cuts, program.cuts[1:], strict=False):
+        before = time.thread_time()
+        try:
+            record = program.run(record, _KEY, start=start, stop=stop)
+        except CorruptSampleError:
+            return None
+        cpu_s[_first_acting(program, record, start, stop)] = time.thread_time() - before
+        sizes.extend([_nbytes(record)] * (stop - start))
+    return cpu_s, sizes
+
+
+def _first_acting(program: Program, record: Record, start: int, stop: int) -> int:
+    acting = (place for place in range(start, stop) if set(program.ops[place].fields) & set(record))
+    return next(acting, start)
+
+
+def _nbytes(record: Record) -> float:
+    return float(sum(_length(value) for value in record.values()))
+
+
+def _length(value: Value) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, (bytes, str)):
+        return len(value)
+    return 8
