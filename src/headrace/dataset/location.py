@@ -14,7 +14,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a sample inside its file."""
 
     field: str
-    """Field name in the record: canonical (``image``, ``text``, ``label`` …) or the member's own."""
+    """Field in the record: canonical (``image``, ``text``, ``label`` …) or the member's own."""
 
     name: str
     """What the container calls it: a tar member's extension, a Parquet column, a JSON key."""
@@ -41,8 +41,10 @@ class SampleLocation(msgspec.Struct, frozen=True, kw_only=True):
     file_size: int
     file_version: str
     offset: int
+    """Where the first member starts, in the terms of ``Member.offset``."""
+
     length: int
-    """Bytes that must be fetched to have the whole sample [bytes]."""
+    """Encoded bytes of the sample itself, which is what a raw frame carries [bytes]."""
 
     members: tuple[Member, ...]
     row: int = 0

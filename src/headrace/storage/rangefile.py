@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
-
-from headrace.storage.port import Storage
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BUFFER_BYTES = 128 * 1024
 """Read ahead of small reads: a decoder asks for a few kilobytes at a time [bytes]."""
+
+
+class ReadsRanges(Protocol):
+    """The part of ``Storage`` that a range needs."""
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Return ``length`` bytes of a file from ``offset`` on."""
+        ...
 
 
 class RangeFile(io.BufferedReader):
@@ -23,7 +29,7 @@ class RangeFile(io.BufferedReader):
 
     def __init__(
         self,
-        storage: Storage,
+        storage: ReadsRanges,
         path: str,
         offset: int,
         length: int,
@@ -36,7 +42,7 @@ class RangeFile(io.BufferedReader):
 class _RawRange(io.RawIOBase):
     """Turns reads at a position into ranged reads of the storage; keeps nothing."""
 
-    def __init__(self, storage: Storage, path: str, offset: int, length: int) -> None:
+    def __init__(self, storage: ReadsRanges, path: str, offset: int, length: int) -> None:
         self._storage = storage
         self._path = path
         self._offset = offset

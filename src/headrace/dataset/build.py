@@ -1,0 +1,269 @@
+"""Builds an index: lists the dataset, scans what is new, keeps what is unchanged.
+
+The dataset is only read; the previous index stays in place until the new one is saved,
+so an interrupted build loses nothing but its own work.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from PIL import Image
+
+from headrace.core.errors import NotFoundError
+from headrace.dataset.folder import scan_media_file, with_labels
+from headrace.dataset.index import FileProblem, Index, IndexMeta
+from headrace.dataset.jsonl import scan_jsonl
+from headrace.dataset.location import Container, SampleLocation
+from headrace.dataset.media import LOOKED_FOR, container_of, extension, is_hidden
+from headrace.dataset.parquet import scan_parquet
+from headrace.dataset.rows import RowBuilder
+from headrace.dataset.scan import Scan, ScanOptions, ScanSource
+from headrace.dataset.side import SideFiles
+from headrace.dataset.tar import scan_tar
+from headrace.storage.port import FileInfo, Storage
+
+SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
+    "file": scan_media_file,
+    "tar": scan_tar,
+    "parquet": scan_parquet,
+    "jsonl": scan_jsonl,
+}
+
+GROUP_FILES = 64
+"""Media files that one task scans; other containers are tasks of their own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildProgress:
+    """How far a build is."""
+
+    files_done: int
+    files_total: int
+    files_reused: int
+    """Files whose samples were taken over from the previous index."""
+
+    bytes_done: int
+    bytes_total: int
+    samples: int
+    """Samples found in the files scanned so far."""
+
+
+OnProgress = Callable[[BuildProgress], None]
+
+
+def build_index(
+    storage: Storage,
+    *,
+    options: ScanOptions | None = None,
+    previous: Index | None = None,
+    side: SideFiles | None = None,
+    on_progress: OnProgress = lambda _: None,
+) -> Index:
+    """Return the index of all samples below the storage's root; save it with ``Index.save``.
+
+    Args:
+        storage: Where the dataset is. Files and folders whose name starts with a dot are
+            not looked at.
+        options: How to scan.
+        previous: Rows of files whose size and version have not changed since are taken
+            over from it; a file with anything broken is always scanned again.
+        side: Where to keep what is derived from compressed text files; None is
+            ``.headrace`` below the root.
+        on_progress: Called in this thread after each file.
+
+    Raises:
+        NotFoundError: there is no sample and nothing broken either; says what was looked for.
+        StorageError: the root cannot be listed.
+    """
+    options = options or ScanOptions()
+    listing = _list(storage)
+    kept = _reusable(previous, options)
+    fresh = [file for file in listing.files if kept.get(file.path) != file]
+    reused = {file.path for file in listing.files} - {file.path for file in fresh}
+    build = _Build(storage, options, side or SideFiles(storage))
+    progress = _Progress(listing.files, fresh, on_progress)
+    table, problems = build.scan(fresh, progress)
+    if previous is not None and reused:
+        table = pa.concat_tables([_rows_of(previous, reused), table])
+        problems += [p for p in previous.problems if p.file in reused]
+    table, classes = with_labels(_in_order(table, listing.files))
+    if not table.num_rows and not problems:
+        raise NotFoundError(_nothing(storage, listing.ignored))
+    return Index(
+        table,
+        IndexMeta(
+            classes=classes,
+            text_field=options.text_field,
+            problems=tuple(sorted(problems, key=lambda p: p.file)),
+            ignored=dict(sorted(listing.ignored.items())),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    files: Sequence[FileInfo]
+    ignored: Counter[str]
+
+
+def _list(storage: Storage) -> _Listing:
+    files, ignored = [], Counter[str]()
+    for file in storage.list():
+        if is_hidden(file.path):
+            continue
+        if container_of(file.path) is None:
+            ignored[extension(file.path)] += 1
+        else:
+            files.append(file)
+    return _Listing(files, ignored)
+
+
+def _nothing(storage: Storage, ignored: Counter[str]) -> str:
+    seen = ", ".join(f"{count} x .{ending}" for ending, count in ignored.most_common(5))
+    return (
+        f"no samples below {storage.url}: looked for {LOOKED_FOR}; "
+        f"found {seen or 'no files at all'}; check the path"
+    )
+
+
+def _reusable(previous: Index | None, options: ScanOptions) -> dict[str, FileInfo]:
+    if previous is None or previous.meta.text_field != options.text_field:
+        return {}
+    broken = pc.unique(_paths(previous.table.filter(pc.is_valid(previous.table["broken"]))))
+    spoilt = {*broken.to_pylist(), *(p.file for p in previous.problems if p.severity == "broken")}
+    return {file.path: file for file in previous.files() if file.path not in spoilt}
+
+
+def _paths(table: pa.Table) -> pa.ChunkedArray:
+    return table.column("file").cast(pa.string())
+
+
+def _rows_of(index: Index, files: set[str]) -> pa.Table:
+    wanted = pa.array(sorted(files), pa.string())
+    return index.table.filter(pc.is_in(_paths(index.table), value_set=wanted))
+
+
+def _in_order(table: pa.Table, files: Sequence[FileInfo]) -> pa.Table:
+    """Sort the rows by the order of their files; inside a file they keep theirs."""
+    paths = pa.array([file.path for file in files], pa.string())
+    ordinal = pc.index_in(_paths(table), value_set=paths).to_numpy()
+    return table.take(np.argsort(ordinal, kind="stable"))
+
+
+class _Progress:
+    def __init__(
+        self, files: Sequence[FileInfo], fresh: Sequence[FileInfo], report: OnProgress
+    ) -> None:
+        self._report = report
+        self._total = len(files), sum(file.size for file in files)
+        self._reused = len(files) - len(fresh)
+        self._files = self._reused
+        self._bytes = self._total[1] - sum(file.size for file in fresh)
+        self._samples = 0
+        self.add((), 0)
+
+    def add(self, files: Iterable[FileInfo], samples: int) -> None:
+        for file in files:
+            self._files += 1
+            self._bytes += file.size
+        self._samples += samples
+        self._report(
+            BuildProgress(
+                files_done=self._files,
+                files_total=self._total[0],
+                files_reused=self._reused,
+                bytes_done=self._bytes,
+                bytes_total=self._total[1],
+                samples=self._samples,
+            )
+        )
+
+
+class _Interrupted(Exception):  # noqa: N818 - not an error: the build was told to stop
+    """Ends a scan in a worker thread."""
+
+
+class _Build:
+    """Scans groups of files in threads and puts the results together in path order."""
+
+    def __init__(self, storage: Storage, options: ScanOptions, side: SideFiles) -> None:
+        self._storage = storage
+        self._options = options
+        self._side = side
+        self._stop = threading.Event()
+
+    def scan(
+        self, files: Sequence[FileInfo], progress: _Progress
+    ) -> tuple[pa.Table, list[FileProblem]]:
+        tables, problems = [RowBuilder().finish()], []
+        # Large pictures are what people train on: their size is judged when they are decoded.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            for group, (table, found) in self._in_threads(list(_groups(files))):
+                tables.append(table)
+                problems += found
+                progress.add(group, table.num_rows)
+        return pa.concat_tables(tables), problems
+
+    def _in_threads(self, groups: list[list[FileInfo]]) -> Iterator[_Scanned]:
+        waiting: deque[tuple[list[FileInfo], Future[_Rows]]] = deque()
+        with ThreadPoolExecutor(self._options.workers, "headrace-index") as pool:
+            try:
+                for group in groups:
+                    waiting.append((group, pool.submit(self._scan_group, group)))
+                    if len(waiting) > 2 * self._options.workers:
+                        yield _result(*waiting.popleft())
+                while waiting:
+                    yield _result(*waiting.popleft())
+            finally:
+                self._stop.set()
+                pool.shutdown(cancel_futures=True)
+
+    def _scan_group(self, group: list[FileInfo]) -> _Rows:
+        rows, problems = RowBuilder(), []
+        for file in group:
+            for found in self._scan_file(file):
+                if self._stop.is_set():
+                    raise _Interrupted
+                if isinstance(found, SampleLocation):
+                    rows.append(found)
+                else:
+                    problems.append(found)
+        return rows.finish(), problems
+
+    def _scan_file(self, file: FileInfo) -> Scan:
+        source = ScanSource(self._storage, file, self._options, self._side)
+        container = container_of(file.path)
+        assert container is not None
+        return SCANNERS[container](source)
+
+
+_Rows = tuple[pa.Table, list[FileProblem]]
+_Scanned = tuple[list[FileInfo], _Rows]
+
+
+def _result(group: list[FileInfo], future: Future[_Rows]) -> _Scanned:
+    return group, future.result()
+
+
+def _groups(files: Sequence[FileInfo]) -> Iterator[list[FileInfo]]:
+    group: list[FileInfo] = []
+    for file in files:
+        if container_of(file.path) != "file":
+            yield [file]
+            continue
+        group.append(file)
+        if len(group) == GROUP_FILES:
+            yield group
+            group = []
+    if group:
+        yield group

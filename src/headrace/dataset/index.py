@@ -1,0 +1,306 @@
+"""The index: one row per sample, held as Arrow columns, kept as one Parquet file.
+
+It has no Python object per sample: a million samples take about a hundred bytes each.
+``digest`` names which samples there are and where their bytes are. It is the same for
+every copy of a dataset, whenever and with however many threads it was scanned; the
+modification stamps, which do differ, serve only to notice files that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.core.digest import name_digest
+from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.dataset.location import Container, Kind, Member, SampleLocation
+from headrace.dataset.media import KINDS
+from headrace.dataset.rows import PLACE_COLUMNS, SCHEMA, SCHEMA_VERSION, canonical_buffers
+from headrace.storage.local import LocalStorage
+from headrace.storage.opening import open_storage
+from headrace.storage.port import FileInfo, Storage
+
+DEFAULT_PATH = ".headrace/index.parquet"
+"""Where an index lies below its dataset's root, unless put elsewhere."""
+
+_META_KEY = b"headrace"
+
+
+class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something wrong with a whole file, or with a part of it that makes no sample."""
+
+    file: str
+    size: int
+    version: str
+    reason: str
+    severity: Literal["broken", "slow"] = "broken"
+    """``slow``: every sample can be read, but not in a reasonable way."""
+
+
+class IndexMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What an index says about the dataset as a whole."""
+
+    schema_version: int = SCHEMA_VERSION
+    digest: str = ""
+    classes: tuple[str, ...] = ()
+    """Class folders in the order of their numbers."""
+
+    text_field: str = "text"
+    """Name of the text in JSON lines and Parquet files."""
+
+    problems: tuple[FileProblem, ...] = ()
+    ignored: dict[str, int] = {}
+    """Extension → number of files that were not understood as samples."""
+
+
+class Index:
+    """All samples of one dataset. Immutable, thread-safe."""
+
+    def __init__(self, table: pa.Table, meta: IndexMeta) -> None:
+        """Take over a table with the columns of ``rows.SCHEMA``; computes a missing digest."""
+        self._table = table.combine_chunks().unify_dictionaries()
+        self._columns = {name: _single(self._table.column(name)) for name in SCHEMA.names}
+        self.meta = (
+            meta if meta.digest else msgspec.structs.replace(meta, digest=self._digest(meta))
+        )
+        self._rows = _RowAccess(self._columns)
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return int(self._table.num_rows)
+
+    @property
+    def digest(self) -> str:
+        """Name of the content: samples and places, not time stamps."""
+        return self.meta.digest
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in the order of their numbers; empty without class folders."""
+        return self.meta.classes
+
+    @property
+    def problems(self) -> tuple[FileProblem, ...]:
+        """What is wrong with whole files."""
+        return self.meta.problems
+
+    @property
+    def table(self) -> pa.Table:
+        """All rows, as ``rows.SCHEMA`` describes them."""
+        return self._table
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """Code of each sample's kind, uint8 [samples]; ``KINDS[code]`` is its name."""
+        column = self._columns["kind"]
+        codes = pc.index_in(column.dictionary, value_set=pa.array(KINDS)).to_numpy()
+        kinds: npt.NDArray[np.uint8] = codes.astype(np.uint8)[column.indices.to_numpy()]
+        return kinds
+
+    @cached_property
+    def costs(self) -> npt.NDArray[np.float64]:
+        """Estimated CPU to decode each sample [s], float64 [samples]."""
+        return self.column("cost_s")  # type: ignore[return-value]
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Encoded bytes of each sample, int64 [samples]."""
+        return self.column("length")  # type: ignore[return-value]
+
+    def column(self, name: str) -> npt.NDArray[np.generic]:
+        """Return a numeric column; a missing value is NaN."""
+        values: npt.NDArray[np.generic] = self._columns[name].to_numpy(zero_copy_only=False)
+        return values
+
+    def kind(self, sample: int) -> Kind:
+        """Return the kind of one sample."""
+        return KINDS[int(self.kinds[self._checked(sample)])]
+
+    def location(self, sample: int) -> SampleLocation:
+        """Return where one sample's bytes are and what is known about them (about 10 µs).
+
+        Raises:
+            CallerError: there is no such sample.
+        """
+        return self._rows.location(self._checked(sample))
+
+    def files(self) -> Iterator[FileInfo]:
+        """Yield each file that has samples or problems, as it was when it was indexed."""
+        stamps = self._table.select(["file", "file_size", "file_version"])
+        taken = stamps.take(self.file_starts())
+        rows = zip(*(column.to_pylist() for column in taken.columns), strict=True)
+        known = {path: FileInfo(path, size, version) for path, size, version in rows}
+        for problem in self.problems:
+            known.setdefault(problem.file, FileInfo(problem.file, problem.size, problem.version))
+        yield from known.values()
+
+    def file_starts(self) -> npt.NDArray[np.int64]:
+        """Return the first row of each file; a file's rows are neighbours."""
+        codes = self._columns["file"].indices.to_numpy()
+        return np.flatnonzero(np.diff(codes, prepend=-1)).astype(np.int64)
+
+    def to_bytes(self) -> bytes:
+        """Return the index as a Parquet file."""
+        sink = pa.BufferOutputStream()
+        meta = {_META_KEY: msgspec.json.encode(self.meta)}
+        pq.write_table(self._table.replace_schema_metadata(meta), sink, compression="zstd")
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, source: str = "the given bytes") -> Index:
+        """Read an index from a Parquet file's bytes.
+
+        Raises:
+            CorruptDataError: it is not an index, or of another version.
+        """
+        try:
+            table = pq.read_table(pa.BufferReader(data))
+            meta = msgspec.json.decode((table.schema.metadata or {})[_META_KEY], type=IndexMeta)
+        except (pa.ArrowException, OSError, KeyError, msgspec.DecodeError) as error:
+            raise CorruptDataError(
+                f"{source} is not a headrace index ({error}); build it again with `headrace index`"
+            ) from error
+        if meta.schema_version != SCHEMA_VERSION:
+            raise CorruptDataError(
+                f"{source} has index version {meta.schema_version}, this headrace reads "
+                f"{SCHEMA_VERSION}; build it again with `headrace index`"
+            )
+        return cls(table.replace_schema_metadata(None), meta)
+
+    def save(self, target: Storage | str | Path, path: str = DEFAULT_PATH) -> FileInfo:
+        """Write the index atomically: below a storage's root, or to a file of its own."""
+        storage, path = _place(target, path)
+        return storage.write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, source: Storage | str | Path, path: str = DEFAULT_PATH) -> Index:
+        """Read the index of a dataset (a storage, its URL), or an index file (its path).
+
+        Raises:
+            NotFoundError: there is no index; says how to build one.
+        """
+        storage, path = _place(source, path)
+        try:
+            data = storage.read(path)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"no index at {storage.url}/{path}; build it with `headrace index {storage.url}`"
+            ) from error
+        return cls.from_bytes(data, source=f"{storage.url}/{path}")
+
+    def _checked(self, sample: int) -> int:
+        if not 0 <= sample < len(self):
+            raise CallerError(f"sample {sample} is not in [0, {len(self)}), the size of this index")
+        return sample
+
+    def _digest(self, meta: IndexMeta) -> str:
+        head = msgspec.json.encode((SCHEMA_VERSION, meta.classes, len(self)))
+        buffers = (b for name in PLACE_COLUMNS for b in canonical_buffers(self._columns[name]))
+        return name_digest(head, *buffers)
+
+
+class _RowAccess:
+    """Reads single rows straight from the columns' memory."""
+
+    def __init__(self, columns: dict[str, pa.Array]) -> None:
+        self._texts = {name: columns[name] for name in ("key", "file_version", "broken")}
+        self._names = {
+            name: (columns[name].indices.to_numpy(), columns[name].dictionary)
+            for name in ("kind", "container", "file", "fields")
+        }
+        self._numbers = {
+            name: columns[name].to_numpy()
+            for name in ("file_size", "offset", "length", "row", "block", "cost_s")
+        }
+        self._optional = {
+            name: (columns[name].is_valid().to_numpy(zero_copy_only=False), _filled(columns[name]))
+            for name in ("label", "width", "height", "duration_s", "frames")
+        }
+        self._lists = {
+            name: (columns[name].offsets.to_numpy(), columns[name].values.to_numpy())
+            for name in ("member_offsets", "member_lengths", "keyframes")
+        }
+        layouts = self._names["fields"][1].to_pylist()
+        self._layouts: list[Sequence[tuple[str, str]]] = [
+            msgspec.json.decode(text, type=tuple[tuple[str, str], ...]) for text in layouts
+        ]
+
+    def location(self, row: int) -> SampleLocation:
+        kind: Kind = self._name("kind", row)  # type: ignore[assignment]
+        container: Container = self._name("container", row)  # type: ignore[assignment]
+        return SampleLocation(
+            key=self._texts["key"][row].as_py(),
+            kind=kind,
+            container=container,
+            file=self._name("file", row),
+            file_version=self._texts["file_version"][row].as_py(),
+            members=self._members(row),
+            keyframes=tuple(self._list("keyframes", row)),
+            broken=self._texts["broken"][row].as_py(),
+            file_size=self._number("file_size", row),
+            offset=self._number("offset", row),
+            length=self._number("length", row),
+            row=self._number("row", row),
+            block=self._number("block", row),
+            cost_s=self._number("cost_s", row),
+            label=self._optional_number("label", row),
+            width=self._optional_number("width", row),
+            height=self._optional_number("height", row),
+            duration_s=self._optional_number("duration_s", row),
+            frames=self._optional_number("frames", row),
+        )
+
+    def _name(self, column: str, row: int) -> str:
+        codes, names = self._names[column]
+        return str(names[codes[row].item()].as_py())
+
+    def _number(self, column: str, row: int) -> Any:
+        return self._numbers[column][row].item()
+
+    def _optional_number(self, column: str, row: int) -> Any:
+        known, values = self._optional[column]
+        return values[row].item() if known[row] else None
+
+    def _list(self, column: str, row: int) -> list[float]:
+        bounds, values = self._lists[column]
+        return values[bounds[row] : bounds[row + 1]].tolist()  # type: ignore[no-any-return]
+
+    def _members(self, row: int) -> tuple[Member, ...]:
+        layout = self._layouts[self._names["fields"][0][row]]
+        offsets, lengths = self._list("member_offsets", row), self._list("member_lengths", row)
+        return tuple(
+            Member(field=field, name=name, offset=int(offset), length=int(length))
+            for (field, name), offset, length in zip(layout, offsets, lengths, strict=True)
+        )
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    chunks = column.num_chunks
+    return column.chunk(0) if chunks == 1 else pa.concat_arrays(column.chunks or [_empty(column)])
+
+
+def _empty(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array([], type=column.type)
+
+
+def _filled(column: pa.Array) -> npt.NDArray[np.generic]:
+    values: npt.NDArray[np.generic] = column.fill_null(0).to_numpy()
+    return values
+
+
+def _place(where: Storage | str | Path, path: str) -> tuple[Storage, str]:
+    if not isinstance(where, (str, Path)):
+        return where, path
+    local = Path(where).expanduser()
+    if str(where).endswith(".parquet"):
+        return LocalStorage(local.parent), local.name
+    return open_storage(str(where)), path

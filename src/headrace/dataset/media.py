@@ -1,0 +1,81 @@
+"""What a file name says about its content: kinds, record fields, containers.
+
+Kinds come from names, never from the bytes, so that every host sees the same index.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from headrace.dataset.location import Container, Kind
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""All kinds, in the order of their codes."""
+
+_EXTENSIONS: dict[Kind, frozenset[str]] = {
+    "image": frozenset(
+        ("jpg", "jpeg", "png", "apng", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif")
+    ),
+    "video": frozenset(("mp4", "m4v", "mov", "mkv", "webm", "avi", "mpg", "mpeg", "flv", "ogv")),
+    "audio": frozenset(("wav", "mp3", "flac", "ogg", "opus", "m4a", "aac")),
+    "text": frozenset(("txt", "caption", "text")),
+}
+_KIND_OF = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names}
+
+_HEAVIEST_FIRST: tuple[Kind, ...] = ("video", "image", "audio", "text")
+
+_FIELD_OF = {**_KIND_OF, "cls": "label", "json": "json"}
+
+_CONTAINERS: tuple[tuple[str, Container], ...] = (
+    (".tar", "tar"),
+    (".parquet", "parquet"),
+    (".jsonl", "jsonl"),
+    (".ndjson", "jsonl"),
+    (".jsonl.gz", "jsonl"),
+    (".jsonl.zst", "jsonl"),
+    (".json.gz", "jsonl"),
+    (".json.zst", "jsonl"),
+)
+
+LOOKED_FOR = (
+    "images (.jpg .png .webp …), videos (.mp4 .webm .mkv …), audio (.wav .mp3 .flac …), "
+    "WebDataset shards (.tar), Parquet files (.parquet), JSON lines (.jsonl, .jsonl.gz, .jsonl.zst)"
+)
+"""What a dataset may be made of, for people."""
+
+
+def extension(path: str) -> str:
+    """Return what follows the last dot of the last component, in lower case, or ''."""
+    name = path.rpartition("/")[2]
+    stem, dot, last = name.rpartition(".")
+    return last.lower() if dot and stem else ""
+
+
+def media_kind(path: str) -> Kind | None:
+    """Return the kind of a single image, video or audio file; None for anything else."""
+    kind = _KIND_OF.get(extension(path))
+    return kind if kind != "text" else None
+
+
+def container_of(path: str) -> Container | None:
+    """Return how samples are held in a file, or None if it holds none that are known."""
+    lowered = path.lower()
+    for ending, container in _CONTAINERS:
+        if lowered.endswith(ending):
+            return container
+    return "file" if media_kind(path) else None
+
+
+def member_field(member_extension: str) -> str:
+    """Return the record field for a tar member's extension; an unknown one keeps its name."""
+    return _FIELD_OF.get(member_extension, member_extension)
+
+
+def leading_kind(fields: set[str]) -> Kind:
+    """Return what a sample with these fields is: its heaviest medium decides."""
+    return next((kind for kind in _HEAVIEST_FIRST if kind in fields), "other")
+
+
+def is_hidden(path: str) -> bool:
+    """Whether the file or a directory above it starts with a dot; such files are not scanned."""
+    return path.startswith(".") or "/." in path

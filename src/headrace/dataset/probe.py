@@ -1,0 +1,136 @@
+"""Reads the headers of media: sizes, durations, keyframes. Never decodes a pixel.
+
+EXIF orientation is left alone: width and height are those of the stored picture. Of
+several video streams the one is described that FFmpeg calls the best, the same that is
+decoded. A file that cannot be understood is described as broken; nothing is raised for it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import av
+from av.container import InputContainer
+from PIL import Image, UnidentifiedImageError
+
+from headrace.core.errors import HeadraceError
+from headrace.dataset.cost import audio_cost, image_cost, video_cost
+from headrace.dataset.location import Kind
+
+IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
+"""Formats that may be opened, whatever a file's name says."""
+
+MEDIA_FORMATS = (
+    "mov,matroska,avi,mpeg,mpegvideo,mpegts,flv,ogg,asf,h264,hevc,wav,w64,mp3,flac,aac,aiff,caf"
+)
+"""FFmpeg demuxers that may be used: none of these can make it open another file or address."""
+
+IMAGE_READ_BYTES = 16 * 1024
+"""Read at once while parsing a picture's header [bytes]."""
+
+_IMAGE_ERRORS = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    struct.error,
+    Image.DecompressionBombError,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Headers:
+    """What a medium says about itself."""
+
+    width: int | None = None
+    height: int | None = None
+    duration_s: float | None = None
+    frames: int | None = None
+    keyframes: tuple[float, ...] = ()
+    """Presentation times of the video's keyframes [s]."""
+
+    cost_s: float = 0.0
+    """Estimated CPU to decode [s]."""
+
+    broken: str | None = None
+    """Why nothing is known; None if all went well."""
+
+
+def probe(kind: Kind, stream: BinaryIO) -> Headers:
+    """Return what the headers in a seekable stream say; kinds without headers say nothing."""
+    probes = {"image": _probe_image, "video": _probe_video, "audio": _probe_audio}
+    if kind not in probes:
+        return Headers()
+    try:
+        return probes[kind](stream)
+    except HeadraceError as error:
+        return Headers(broken=str(error))
+    except av.FFmpegError as error:
+        return Headers(broken=f"cannot be read as {kind}: {error.strerror or error}")
+    except _IMAGE_ERRORS as error:
+        return Headers(broken=f"cannot be read as {kind}: {str(error) or type(error).__name__}")
+
+
+def _probe_image(stream: BinaryIO) -> Headers:
+    try:
+        image = Image.open(stream, formats=IMAGE_FORMATS)
+    except UnidentifiedImageError:
+        return Headers(broken=f"not an image in any of the formats {', '.join(IMAGE_FORMATS)}")
+    width, height = image.size
+    return Headers(width=width, height=height, cost_s=image_cost(image.format, width, height))
+
+
+def _probe_video(stream: BinaryIO) -> Headers:
+    with _open_media(stream) as container:
+        video = container.streams.best("video")
+        if not isinstance(video, av.VideoStream):
+            return Headers(broken="there is no video stream in it")
+        frames, keyframes, end = 0, [], 0.0
+        for packet in container.demux(video):
+            if packet.size == 0 or packet.is_discard:
+                continue
+            frames += 1
+            time = float((packet.pts or 0) * packet.time_base)
+            end = max(end, time + float((packet.duration or 0) * packet.time_base))
+            if packet.is_keyframe:
+                keyframes.append(time)
+        if frames == 0:
+            return Headers(broken="the video stream is empty")
+        return Headers(
+            width=video.width,
+            height=video.height,
+            duration_s=_duration(container, video, end),
+            frames=frames,
+            keyframes=tuple(sorted(keyframes)),
+            cost_s=video_cost(video.codec.canonical_name, video.width, video.height, frames),
+        )
+
+
+def _probe_audio(stream: BinaryIO) -> Headers:
+    with _open_media(stream) as container:
+        audio = container.streams.best("audio")
+        if not isinstance(audio, av.AudioStream):
+            return Headers(broken="there is no audio stream in it")
+        duration = _duration(container, audio, 0.0)
+        return Headers(
+            duration_s=duration, cost_s=audio_cost(duration * audio.rate * audio.channels)
+        )
+
+
+def _open_media(stream: BinaryIO) -> InputContainer:
+    return av.open(stream, mode="r", options={"format_whitelist": MEDIA_FORMATS})
+
+
+def _duration(
+    container: InputContainer, stream: av.VideoStream | av.AudioStream, end: float
+) -> float:
+    if stream.duration is not None and stream.time_base is not None:
+        return float(stream.duration * stream.time_base)
+    if container.duration is not None:
+        return container.duration / av.time_base
+    return end

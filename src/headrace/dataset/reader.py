@@ -1,0 +1,246 @@
+"""Reads samples where the index says they are, and notices when that is no longer true.
+
+``read_raw`` gives what travels in a raw frame: encoded bytes by field. ``text`` is UTF-8,
+``label`` decimal digits, whatever the container holds them as. ``decode_fields`` makes
+the values of it that a pipeline starts from.
+
+A file's size and version are compared with the index after its bytes were read: had it
+changed before or meanwhile, the comparison would show it, so bytes from a stale offset
+are never returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.core.errors import (
+    ConfigError,
+    CorruptDataError,
+    CorruptSampleError,
+    NotFoundError,
+    StaleIndexError,
+    StorageError,
+)
+from headrace.core.record import Record, Value
+from headrace.dataset.cache import CacheStatistics
+from headrace.dataset.lines import Lines
+from headrace.dataset.location import Member, SampleLocation
+from headrace.dataset.rowgroups import RowGroups
+from headrace.dataset.side import SideFiles
+from headrace.storage.port import ByteRange, Storage
+from headrace.storage.rangefile import RangeFile
+
+GAP_BYTES = 16 * 1024
+"""Members of a sample closer than this are fetched by one read [bytes]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReaderLimits:
+    """How much a reader keeps in memory."""
+
+    row_group_bytes: int = 256 * 1024 * 1024
+    """Decoded Parquet row groups that are kept [bytes]."""
+
+    frame_bytes: int = 64 * 1024 * 1024
+    """Decompressed Zstandard frames that are kept [bytes]."""
+
+    def __post_init__(self) -> None:
+        if self.row_group_bytes < 0 or self.frame_bytes < 0:
+            raise ConfigError(
+                f"row_group_bytes={self.row_group_bytes} and frame_bytes={self.frame_bytes} "
+                "must be 0 or more"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReaderStatistics:
+    """What a reader's caches did."""
+
+    row_groups: CacheStatistics
+    frames: CacheStatistics
+
+
+class SampleReader:
+    """Reads the samples of one dataset. Thread-safe."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        side: SideFiles | None = None,
+        limits: ReaderLimits | None = None,
+    ) -> None:
+        """Read below a storage's root.
+
+        Args:
+            storage: The dataset; it stays the caller's to close.
+            side: The files kept beside the index; None is ``.headrace`` below the root.
+            limits: What may be kept in memory.
+        """
+        limits = limits or ReaderLimits()
+        self._storage = storage
+        self._row_groups = RowGroups(storage, limits.row_group_bytes)
+        self._lines = Lines(storage, side or SideFiles(storage), limits.frame_bytes)
+
+    def read_raw(self, location: SampleLocation) -> dict[str, bytes]:
+        """Return the encoded bytes of each field of a sample.
+
+        Raises:
+            StaleIndexError: the file changed or vanished since it was indexed.
+            CorruptSampleError: the bytes are there, but are not a sample.
+            StorageError: the file cannot be read.
+        """
+        with self.unchanged(location):
+            if location.container == "parquet":
+                return self._row_groups.read(location)
+            if location.container == "jsonl":
+                return self._lines.read(location)
+            return self._read_members(location.file, location.members)
+
+    def open_record(
+        self, location: SampleLocation, streams: frozenset[str] = frozenset({"video"})
+    ) -> Record:
+        """Return the record with some fields as seekable streams, of which only parts are read.
+
+        Reading a stream raises as ``read_raw`` does. Fields in containers that hold no ranges
+        of their own (Parquet, JSON lines) are bytes nevertheless.
+
+        Raises: as ``read_raw`` and ``decode_fields``.
+        """
+        streamed = [member for member in location.members if member.field in streams]
+        if location.container not in ("file", "tar") or not streamed:
+            return decode_fields(location, self.read_raw(location))
+        others = [member for member in location.members if member.field not in streams]
+        with self.unchanged(location):
+            record = decode_fields(location, self._read_members(location.file, others))
+            record.update({member.field: self._open(location, member) for member in streamed})
+        return record
+
+    def require_unchanged(self, location: SampleLocation) -> None:
+        """Compare a sample's file with what was indexed.
+
+        Raises:
+            StaleIndexError: it changed, or is gone.
+        """
+        try:
+            now = self._storage.stat(location.file)
+        except NotFoundError as error:
+            raise StaleIndexError(_stale(location, "is gone")) from error
+        if now.size != location.file_size:
+            change = f"has {now.size} bytes instead of {location.file_size}"
+            raise StaleIndexError(_stale(location, change))
+        if now.version != location.file_version:
+            raise StaleIndexError(_stale(location, "was modified"))
+
+    def statistics(self) -> ReaderStatistics:
+        """Return what the caches did."""
+        return ReaderStatistics(
+            row_groups=self._row_groups.statistics(), frames=self._lines.statistics()
+        )
+
+    def close(self) -> None:
+        """Forget what is kept in memory."""
+        self._row_groups.close()
+        self._lines.close()
+
+    @contextmanager
+    def unchanged(self, location: SampleLocation) -> Iterator[None]:
+        """Run a block that reads a sample's file, then compare the file with the index.
+
+        An error of the block comes through unless the comparison explains it.
+        """
+        try:
+            yield
+        except (StorageError, CorruptDataError, NotFoundError):
+            self.require_unchanged(location)
+            raise
+        self.require_unchanged(location)
+
+    def _read_members(self, file: str, members: Sequence[Member]) -> dict[str, bytes]:
+        raw: dict[str, bytes] = {}
+        runs = list(_runs(members))
+        parts = self._storage.read_ranges(file, [_span(run) for run in runs]) if runs else ()
+        for run, data in zip(runs, parts, strict=True):
+            if len(run) == 1:
+                raw[run[0].field] = data
+                continue
+            for member in run:
+                start = member.offset - run[0].offset
+                raw[member.field] = data[start : start + member.length]
+        return raw
+
+    def _open(self, location: SampleLocation, member: Member) -> RangeFile:
+        checked = _Checked(self, self._storage, location)
+        return RangeFile(checked, location.file, member.offset, member.length)
+
+
+def decode_fields(location: SampleLocation, raw: dict[str, bytes]) -> Record:
+    """Return the record that a pipeline starts from.
+
+    ``text`` and ``json`` become str (a ``text`` that is not UTF-8 stays bytes, for an op that
+    knows its encoding), ``label`` an int, that of the class folder where the sample has none
+    of its own; media and unknown fields stay bytes.
+
+    Raises:
+        CorruptSampleError: a label is not a number, or JSON is not UTF-8.
+    """
+    record: Record = {field: _value(location, field, data) for field, data in raw.items()}
+    if location.label is not None:
+        record.setdefault("label", location.label)
+    return record
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Reads of one sample's file, each compared with the index like any other."""
+
+    reader: SampleReader
+    storage: Storage
+    location: SampleLocation
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        with self.reader.unchanged(self.location):
+            return self.storage.read(path, offset, length)
+
+
+def _runs(members: Sequence[Member]) -> Iterator[list[Member]]:
+    """Group members that lie close together, in the order of their offsets."""
+    run: list[Member] = []
+    for member in sorted(members, key=lambda member: member.offset):
+        if run and member.offset - (run[-1].offset + run[-1].length) > GAP_BYTES:
+            yield run
+            run = []
+        run.append(member)
+    if run:
+        yield run
+
+
+def _span(run: Sequence[Member]) -> ByteRange:
+    return ByteRange(run[0].offset, run[-1].offset + run[-1].length - run[0].offset)
+
+
+def _value(location: SampleLocation, field: str, data: bytes) -> Value:
+    decode = _DECODERS.get(field)
+    try:
+        return decode(data) if decode else data
+    except ValueError as error:
+        raise CorruptSampleError(f"{location.key}: its {field} cannot be read: {error}") from error
+
+
+def _text(data: bytes) -> Value:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+_DECODERS: dict[str, Callable[[bytes], Value]] = {"label": int, "json": bytes.decode, "text": _text}
+
+
+def _stale(location: SampleLocation, change: str) -> str:
+    return (
+        f"{location.file} {change} since it was indexed, so the place of {location.key} in it is "
+        "not known any more; run `headrace index` again"
+    )

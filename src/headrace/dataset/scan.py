@@ -1,0 +1,69 @@
+"""What every scanner is given and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.core.errors import ConfigError
+from headrace.dataset.index import FileProblem
+from headrace.dataset.location import SampleLocation
+from headrace.dataset.side import SideFiles
+from headrace.storage.port import FileInfo, Storage
+from headrace.storage.rangefile import RangeFile
+
+Found = SampleLocation | FileProblem
+"""A scanner yields samples in file order, and what is wrong with the file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScanOptions:
+    """How a dataset is scanned."""
+
+    text_field: str = "text"
+    """Name of the text in JSON lines and Parquet files."""
+
+    workers: int = 8
+    """Files that are read at the same time."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ConfigError(f"workers={self.workers} must be at least 1")
+        if not self.text_field:
+            raise ConfigError("text_field is empty; name a JSON key or a Parquet column")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSource:
+    """One file to scan."""
+
+    storage: Storage
+    file: FileInfo
+    options: ScanOptions
+    side: SideFiles
+
+    def open(self, offset: int = 0, length: int | None = None, **options: int) -> RangeFile:
+        """Open a range of the file, or all of it."""
+        length = self.file.size - offset if length is None else length
+        return RangeFile(self.storage, self.file.path, offset, length, **options)
+
+    def broken(self, reason: str) -> FileProblem:
+        """Describe something wrong with the file."""
+        return self._problem(reason, "broken")
+
+    def slow(self, reason: str) -> FileProblem:
+        """Describe something that makes the file slow to read."""
+        return self._problem(reason, "slow")
+
+    def _problem(self, reason: str, severity: str) -> FileProblem:
+        file = self.file
+        return FileProblem(
+            file=file.path,
+            size=file.size,
+            version=file.version,
+            reason=reason,
+            severity="slow" if severity == "slow" else "broken",
+        )
+
+
+Scan = Iterator[Found]

@@ -1,0 +1,128 @@
+"""Scans WebDataset shards: members with the same key, one after another, are one sample.
+
+The key is a member's name up to the first dot of its last component, the rest is its
+extension. Names are only ever keys: one that is absolute or climbs with ``..`` is read
+like any other and never used as a path. Of a truncated shard the complete samples are
+kept and the rest is reported.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+
+from headrace.core.errors import HeadraceError
+from headrace.dataset.cost import text_cost
+from headrace.dataset.location import Kind, Member, SampleLocation
+from headrace.dataset.media import leading_kind, member_field
+from headrace.dataset.probe import IMAGE_READ_BYTES, Headers, probe
+from headrace.dataset.scan import Scan, ScanSource
+
+
+def scan_tar(source: ScanSource) -> Scan:
+    """Yield the samples of an uncompressed tar file."""
+    samples = _Samples(source)
+    try:
+        with source.open() as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+            for entry in _entries(archive):
+                if entry.offset_data + entry.size > source.file.size:
+                    raise tarfile.ReadError(f"it ends inside the member {entry.name!r}")
+                yield from samples.add(entry)
+    except (tarfile.TarError, HeadraceError, OSError, ValueError) as error:
+        yield from samples.drop_incomplete()
+        yield source.broken(f"read up to sample {samples.count}, then: {error or 'unreadable'}")
+        return
+    yield from samples.finish()
+
+
+def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (entry := archive.next()) is not None:
+        archive.members = []  # type: ignore[attr-defined] # tarfile keeps them all otherwise
+        if entry.isreg():
+            yield entry
+
+
+class _Samples:
+    """Collects members until the key changes."""
+
+    def __init__(self, source: ScanSource) -> None:
+        self._source = source
+        self._key: str | None = None
+        self._members: list[Member] = []
+        self._doubt: str | None = None
+        self.count = 0
+
+    def add(self, entry: tarfile.TarInfo) -> Iterator[SampleLocation]:
+        """Take in a member; yields the sample before it if that is complete now."""
+        key, extension = _split_name(entry.name)
+        if not extension:
+            return
+        if key != self._key:
+            yield from self.finish()
+            self._key = key
+        self._take(entry, extension)
+
+    def finish(self) -> Iterator[SampleLocation]:
+        """Yield the sample collected so far, if any."""
+        if self._members:
+            yield self._sample()
+            self.count += 1
+        self._members, self._doubt = [], None
+
+    def drop_incomplete(self) -> Iterator[SampleLocation]:
+        """Forget the sample in which a truncated file ends: members of it may be missing."""
+        self._members = []
+        return iter(())
+
+    def _take(self, entry: tarfile.TarInfo, extension: str) -> None:
+        field = member_field(extension)
+        taken = {member.field for member in self._members}
+        if field in taken:
+            field = extension
+        if field in taken:
+            self._doubt = f"two members named .{extension}"
+            return
+        if entry.issparse():
+            self._doubt = f"member .{extension} is stored sparse; write the shard without --sparse"
+        self._members.append(
+            Member(field=field, name=extension, offset=entry.offset_data, length=entry.size)
+        )
+
+    def _sample(self) -> SampleLocation:
+        file, members = self._source.file, tuple(self._members)
+        kind = leading_kind({member.field for member in members})
+        headers = self._headers(kind)
+        return SampleLocation(
+            key=f"{file.path}#{self._key}",
+            kind=kind,
+            container="tar",
+            file=file.path,
+            file_size=file.size,
+            file_version=file.version,
+            offset=members[0].offset,
+            length=sum(member.length for member in members),
+            members=members,
+            row=self.count,
+            width=headers.width,
+            height=headers.height,
+            duration_s=headers.duration_s,
+            frames=headers.frames,
+            keyframes=headers.keyframes,
+            cost_s=headers.cost_s,
+            broken=self._doubt or headers.broken,
+        )
+
+    def _headers(self, kind: Kind) -> Headers:
+        main = next((member for member in self._members if member.field == kind), None)
+        if main is None or kind == "text":
+            return Headers(cost_s=text_cost(main.length if main else 0))
+        buffer = {"buffer_bytes": IMAGE_READ_BYTES} if kind == "image" else {}
+        with self._source.open(main.offset, main.length, **buffer) as stream:
+            return probe(kind, stream)
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    folder, _, last = name.rpartition("/")
+    stem, _, extension = last.partition(".")
+    key = f"{folder}/{stem}" if folder else stem
+    return key, extension.lower() if stem else ""
