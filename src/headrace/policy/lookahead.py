@@ -46,7 +46,6 @@ from headrace.policy.memory_shares import MemoryShares
 from headrace.policy.window import Item, JobWindow, Waiter, WindowLimits
 from headrace.policy.worker_shares import WorkerShares
 
-
 _LATE = ("late", "not ready in time")
 
 

@@ -143,11 +143,15 @@ def pack_fields(record: Record) -> tuple[tuple[FieldHeader, ...], list[Buffer]]:
 
 def encode_frame(header: FrameHeader, payload: Sequence[Buffer] = ()) -> list[Buffer]:
     """Return prefix + header, then the payload's own buffers, ready for a gathering write."""
-    length = sum(memoryview(part).nbytes for part in payload)
     if payload:
         header = msgspec.structs.replace(header, digest=payload_digest(payload))
+    return [encode_head(header), *payload]
+
+
+def encode_head(header: FrameHeader) -> bytes:
+    """Return prefix + header of a frame whose payload, and its digest, are already known."""
     text = _encoder.encode(header)
-    return [PREFIX.pack(MAGIC, len(text), length) + text, *payload]
+    return PREFIX.pack(MAGIC, len(text), sum(field.nbytes for field in header.fields)) + text
 
 
 def read_frame(stream: ReadInto, allocate: Allocate) -> tuple[FrameHeader, Sequence[memoryview]]:
@@ -211,9 +215,10 @@ def _check_field(field: FieldHeader) -> None:
         expected = np.dtype(field.dtype).itemsize
         for size in field.shape:
             expected *= size
-    if expected != field.nbytes or np.dtype(
-        "u1" if field.dtype in ("int", "float") else field.dtype
-    ).hasobject:
+    if (
+        expected != field.nbytes
+        or np.dtype("u1" if field.dtype in ("int", "float") else field.dtype).hasobject
+    ):
         raise ValueError(f"field {field.name!r}: {field.nbytes} B for {field.dtype} {field.shape}")
 
 

@@ -1,0 +1,255 @@
+"""One agent from start to end: listens, serves, watches the CPU, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import msgspec
+import uvicorn
+import uvloop
+from starlette.types import ASGIApp
+
+from headrace.agent.config import AgentConfig, Listen, TlsFiles
+from headrace.agent.engine import Engine
+from headrace.agent.guarding import CpuWatch
+from headrace.agent.listening import address_of, close_socket, open_socket
+from headrace.agent.service import Service
+from headrace.agent.statistics import AgentStatistics
+from headrace.core.errors import ConfigError
+
+log = logging.getLogger("headrace.agent")
+
+HOUSEKEEPING_S = 10.0
+PARENT_PERIOD_S = 0.2
+GRACE_S = 1
+"""Answers in flight may end within this time when the agent is told to stop [s]."""
+
+_PARALLEL_REQUESTS = 1024
+_KEEP_ALIVE_S = 300
+
+
+class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What an embedding program is told once the agent listens."""
+
+    address: str
+    unix_socket: str | None
+    name: str
+    boot: str
+    pid: int
+
+
+class Agent:
+    """An agent whose sockets are open, not yet answering.
+
+    Raises:
+        CallerError: an address is taken.
+        ConfigError: a root or a TLS file is wrong.
+    """
+
+    def __init__(self, config: AgentConfig) -> None:
+        self.config = config
+        with ExitStack() as opened:
+            self._servers = list(_listen(config, opened))
+            self.engine = Engine(config)
+            self._watch = CpuWatch(self.engine, config)
+            self._service = Service(
+                self.engine,
+                config,
+                unix_socket=self.unix_socket,
+                statistics=self.statistics,
+            )
+            self._opened = opened.pop_all()
+        self._began = self.engine.clock.now()
+        self._stop = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it: the ``listen`` address, its port known."""
+        sock, tls = self._servers[0]
+        return address_of(sock, tls=tls is not None)
+
+    @property
+    def unix_socket(self) -> str | None:
+        """Path of the Unix socket, if there is one."""
+        for sock, _ in self._servers:
+            if sock.family == socket.AF_UNIX:
+                return str(sock.getsockname())
+        return None
+
+    def ready_message(self) -> ReadyMessage:
+        """Return what embedding programs are told."""
+        return ReadyMessage(
+            address=self.address,
+            unix_socket=self.unix_socket,
+            name=self.config.name,
+            boot=self.engine.boot,
+            pid=os.getpid(),
+        )
+
+    def stop(self) -> None:
+        """Ask ``run`` to return."""
+        self._stop.set()
+
+    async def run(
+        self, on_ready: Callable[[ReadyMessage], None], *, parent: int | None = None
+    ) -> None:
+        """Serve until ``stop`` or a signal; afterwards nothing of it runs any more.
+
+        Args:
+            on_ready: Called once requests are answered.
+            parent: Process id to end with; None: run on without it.
+        """
+        app = self._service.app()
+        servers = [_Server(app, tls) for _, tls in self._servers]
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            async with asyncio.TaskGroup() as group:
+                serving = [
+                    group.create_task(server.serve(sockets=[sock]))
+                    for server, (sock, _) in zip(servers, self._servers, strict=True)
+                ]
+                background = [
+                    group.create_task(self.engine.pool.run()),
+                    group.create_task(self._watch.run()),
+                    group.create_task(self._keep_house()),
+                    group.create_task(self._follow(parent)),
+                ]
+                await _all_started(servers)
+                on_ready(self.ready_message())
+                await self._stop.wait()
+                for server in servers:
+                    server.should_exit = True
+                await asyncio.wait(serving)
+                for task in background:
+                    task.cancel()
+        finally:
+            self._service.close()
+            self.engine.close()
+            self._opened.close()
+
+    def statistics(self) -> AgentStatistics:
+        """Return counts since the start and levels now."""
+        engine, queue, cpu = self.engine, self.engine.queue_statistics(), self._watch.latest
+        return AgentStatistics(
+            agent=self.config.name,
+            boot=engine.boot,
+            uptime_s=engine.clock.now() - self._began,
+            jobs=queue.jobs,
+            raw_only_jobs={n: job.raw_only for n, job in engine.jobs.items() if job.raw_only},
+            requests=engine.request_count,
+            planned=queue.planned,
+            running=queue.running,
+            waited=queue.waited,
+            prepared=queue.ready,
+            counts=queue.counts,
+            bytes_sent=engine.bytes_sent,
+            memory_used_bytes=queue.memory_used_bytes,
+            memory_budget_bytes=queue.memory_budget_bytes,
+            workers=self.config.workers,
+            workers_live=len(engine.pool.pids),
+            worker_restarts=engine.pool.restarts,
+            transforming=cpu.transform,
+            guard_reason=cpu.reason,
+            workers_allowed=cpu.workers,
+            cpu_capacity_cores=cpu.capacity_cores,
+            cpu_others_cores=cpu.others_cores,
+            cpu_own_cores=cpu.own_cores,
+        )
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_S)
+            self.engine.forget_idle_jobs()
+
+    async def _follow(self, parent: int | None) -> None:
+        """Stop when ``parent`` ends.
+
+        Looked at, not signalled: the kernel's parent-death signal already comes when the
+        *thread* ends that started this process.
+        """
+        while parent is not None:
+            if os.getppid() != parent:
+                self.stop()
+            await asyncio.sleep(PARENT_PERIOD_S)
+
+
+def run_agent(
+    config: AgentConfig,
+    on_ready: Callable[[ReadyMessage], None],
+    *,
+    exit_with_parent: bool = False,
+) -> None:
+    """Run an agent in this process until it is told to stop."""
+    parent = os.getppid()
+
+    async def run() -> None:
+        await Agent(config).run(on_ready, parent=parent if exit_with_parent else None)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: two servers share one process here."""
+
+    def __init__(self, app: ASGIApp, tls: TlsFiles | None) -> None:
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=_PARALLEL_REQUESTS,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            ssl_certfile=tls.cert if tls else None,
+            ssl_keyfile=tls.key if tls else None,
+        )
+        super().__init__(config)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the agent."""
+        yield
+
+
+def _listen(
+    config: AgentConfig, opened: ExitStack
+) -> Iterator[tuple[socket.socket, TlsFiles | None]]:
+    addresses: list[tuple[Listen, TlsFiles | None]] = [(config.listen, config.tls)]
+    if config.unix_path is not None:
+        addresses.append((Listen(unix_path=str(config.unix_path)), None))
+    if config.tls is not None:
+        _check_tls(config.tls)
+    for listen, tls in addresses:
+        sock = open_socket(listen)
+        opened.callback(close_socket, sock)
+        yield sock, None if listen.unix_path else tls
+
+
+def _check_tls(files: TlsFiles) -> None:
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(files.cert, files.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"TLS certificate {files.cert} and key {files.key} cannot be used: {error}; "
+            "both must be PEM files that belong together"
+        ) from error
+
+
+async def _all_started(servers: list[_Server]) -> None:
+    async with asyncio.timeout(10):
+        while not all(server.started for server in servers):
+            await asyncio.sleep(0.01)

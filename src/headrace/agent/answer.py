@@ -1,0 +1,221 @@
+"""Turns what was decided about one fetch into frames, and frames into the body of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import Message, Receive, Scope, Send
+
+from headrace.agent.engine import Engine, Request
+from headrace.agent.raw import ByteBudget, RawReader
+from headrace.core.digest import Buffer
+from headrace.core.errors import HeadraceError
+from headrace.policy.lookahead_events import Serve, ServeMissing, ServeRaw, Visit
+from headrace.wire.frames import FrameHeader, encode_frame, encode_head, pack_fields
+from headrace.wire.messages import FetchRequest
+
+SEND_TIMEOUT_S = 30.0
+"""A client that takes nothing for this long is cut off, for it holds memory [s]."""
+
+MEDIA_TYPE = b"application/vnd.headrace.frames"
+
+
+@dataclass(frozen=True, slots=True)
+class RawSource:
+    """Where raw answers come from, shared by all requests."""
+
+    reader: RawReader
+    budget: ByteBudget
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One frame on its way."""
+
+    parts: list[Buffer]
+    release: Callable[[], None]
+    """Called once its bytes are with the connection."""
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the frame [bytes]."""
+        return sum(memoryview(part).nbytes for part in self.parts)
+
+
+class FrameStream:
+    """ASGI answer to one fetch: frames in the order in which samples get ready, then ``end``."""
+
+    def __init__(self, engine: Engine, job: str, message: FetchRequest, source: RawSource) -> None:
+        self._engine = engine
+        self._job = job
+        self._message = message
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Send the answer; stop when the client leaves."""
+        with self._engine.fetch(self._job, self._message) as request:
+            sender = _Sender(self._engine, request, self._source)
+            sending = asyncio.ensure_future(sender.send_all(send))
+            leaving = asyncio.ensure_future(_disconnected(receive))
+            try:
+                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leaving.cancel()
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+                sender.release()
+            if not sending.cancelled():
+                sending.result()
+
+
+class _Sender:
+    """Makes and sends the frames of one request.
+
+    When every sample lies ready the body has a length and needs no chunks, which is what
+    clients read fastest.
+    """
+
+    def __init__(self, engine: Engine, request: Request, source: RawSource) -> None:
+        self._engine = engine
+        self._request = request
+        self._source = source
+        self._left = len(request.message.samples)
+        self._frames: asyncio.Queue[Outgoing] = asyncio.Queue()
+        self._unsent: set[int] = set()
+
+    def release(self) -> None:
+        """Free what was decided to be sent and was not."""
+        for ticket in self._unsent:
+            self._engine.sent(ticket)
+        self._unsent.clear()
+
+    async def send_all(self, send: Send) -> None:
+        ready = self._all_ready()
+        if ready is not None:
+            await self._send_with_length(ready, send)
+            return
+        await send(_start())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._make_frames(group))
+            for _ in range(self._left):
+                await self._send_one(await self._frames.get(), send)
+        await send(_body(b"".join(_end()), more=False))
+
+    def _all_ready(self) -> list[Outgoing] | None:
+        answers = self._request.answers
+        if answers.qsize() < self._left:
+            return None
+        actions = [answers.get_nowait() for _ in range(self._left)]
+        if any(isinstance(action, ServeRaw) for action in actions):
+            for action in actions:
+                answers.put_nowait(action)
+            return None
+        return [self._frame(action) for action in actions if not isinstance(action, ServeRaw)]
+
+    async def _send_with_length(self, frames: list[Outgoing], send: Send) -> None:
+        end = b"".join(_end())
+        await send(_start(sum(frame.nbytes for frame in frames) + len(end)))
+        for frame in frames:
+            await self._send_one(frame, send)
+        await send(_body(end, more=False))
+
+    async def _send_one(self, frame: Outgoing, send: Send) -> None:
+        body = b"".join(frame.parts)
+        frame.release()
+        self._engine.bytes_sent += len(body)
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await send(_body(body, more=True))
+
+    async def _make_frames(self, group: asyncio.TaskGroup) -> None:
+        for _ in range(self._left):
+            action = await self._request.answers.get()
+            if isinstance(action, ServeRaw):
+                group.create_task(self._make_raw(action))
+            else:
+                self._frames.put_nowait(self._frame(action))
+
+    def _frame(self, action: Serve | ServeMissing) -> Outgoing:
+        if isinstance(action, ServeMissing):
+            return _missing(action.visit, action.code, action.reason)
+        self._unsent.add(action.ticket)
+        done, parts = self._engine.result(action.ticket)
+        worked_s = done.read_s + done.transform_s
+        header = FrameHeader(
+            kind="tensor",
+            sample=action.visit.sample,
+            epoch=action.visit.epoch,
+            cut=self._request.job.cut(action.visit.sample),
+            fields=done.fields,
+            digest=done.digest,
+            queued_s=0.0 if action.ready else max(0.0, self._waited_s() - worked_s),
+            read_s=done.read_s,
+            transform_s=done.transform_s,
+            ready=action.ready,
+        )
+        return Outgoing([encode_head(header), *parts], lambda: self._sent(action.ticket))
+
+    def _sent(self, ticket: int) -> None:
+        self._unsent.discard(ticket)
+        self._engine.sent(ticket)
+
+    async def _make_raw(self, action: ServeRaw) -> None:
+        visit = action.visit
+        place = self._request.job.open.place(visit.sample)
+        async with self._source.budget.lent(place.location.length):
+            queued_s = self._waited_s()
+            preparer = self._request.job.preparers[place.source]
+            try:
+                fields = await self._source.reader.read(preparer, place.location)
+            except HeadraceError as error:
+                self._frames.put_nowait(_missing(visit, "unreadable", str(error)))
+                return
+            described, payload = pack_fields(dict(fields))
+            header = FrameHeader(
+                kind="raw",
+                sample=visit.sample,
+                epoch=visit.epoch,
+                fields=described,
+                queued_s=queued_s,
+                read_s=self._waited_s() - queued_s,
+                reason=action.reason,
+                code=action.code,
+            )
+            left = asyncio.Event()
+            self._frames.put_nowait(Outgoing(encode_frame(header, payload), left.set))
+            await left.wait()
+
+    def _waited_s(self) -> float:
+        return self._engine.clock.now() - self._request.asked_at
+
+
+def _missing(visit: Visit, code: str, reason: str) -> Outgoing:
+    header = FrameHeader(
+        kind="missing", sample=visit.sample, epoch=visit.epoch, code=code, reason=reason
+    )
+    return Outgoing(encode_frame(header), _nothing)
+
+
+def _nothing() -> None:
+    """Release nothing: the frame holds no memory of its own."""
+
+
+def _end() -> list[Buffer]:
+    return encode_frame(FrameHeader(kind="end"))
+
+
+def _start(length: int | None = None) -> Message:
+    headers = [(b"content-type", MEDIA_TYPE)]
+    if length is not None:
+        headers.append((b"content-length", str(length).encode()))
+    return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
+def _body(data: bytes, *, more: bool) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,102 @@
+"""What an agent is told when it starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.core.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listen:
+    """One address to listen at: TCP, or a Unix socket."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: any free port; the ready line tells which."""
+
+    unix_path: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Listen:
+        """Read ``HOST:PORT``, ``[v6]:PORT`` or ``unix:PATH``.
+
+        Raises:
+            ConfigError: it has another form.
+        """
+        if text.startswith("unix:"):
+            return cls(unix_path=str(Path(text.removeprefix("unix:")).absolute()))
+        host, separator, port = text.rpartition(":")
+        if not separator or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(
+                f"listen={text!r} must be HOST:PORT (port 0: any free one) or unix:PATH"
+            )
+        return cls(host=host.strip("[]") or "0.0.0.0", port=int(port))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TlsFiles:
+    """Certificate and key of the TCP address."""
+
+    cert: Path
+    key: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentConfig:
+    """One agent."""
+
+    roots: tuple[Path, ...]
+    """Directories whose files may be read; nothing else is."""
+
+    token: str = field(repr=False)
+    """What every request but ``/healthz`` must show."""
+
+    listen: Listen = field(default_factory=Listen)
+    unix_path: Path | None = None
+    """A Unix socket besides ``listen``, for clients on this host."""
+
+    tls: TlsFiles | None = None
+    name: str = field(default_factory=socket.gethostname)
+    """Name in rosters; unique among the agents of a job, and the same after a restart."""
+
+    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    """Worker processes."""
+
+    memory_bytes: int = 2 << 30
+    """Prepared samples, over all jobs [bytes]."""
+
+    raw_memory_bytes: int = 256 << 20
+    """Encoded bytes on their way to clients, over all jobs [bytes]."""
+
+    worker_memory_bytes: int = 2 << 30
+    """Address space of one worker beyond libraries and shared memory [bytes]."""
+
+    task_s: float = 60.0
+    """Longest time for one sample before its worker is ended [s]."""
+
+    allowed_ops: tuple[str, ...] = ()
+    """Import paths of users' own ops that jobs may name (``module:function``, ``module:*``)."""
+
+    idle_job_s: float = 3600.0
+    """A job that asks for nothing this long is forgotten [s]."""
+
+    lead_s: float = 10.0
+    """How long before it is due a sample may be prepared [s]."""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("workers", 1),
+            ("memory_bytes", 1 << 20),
+            ("raw_memory_bytes", 1 << 20),
+            ("worker_memory_bytes", 64 << 20),
+            ("task_s", 0.1),
+            ("idle_job_s", 1),
+        ):
+            if getattr(self, name) < least:
+                raise ConfigError(f"agent.{name}={getattr(self, name)} must be at least {least}")
+        if not self.name or any(c.isspace() for c in self.name):
+            raise ConfigError(f"agent.name={self.name!r} must be one word; give --name")

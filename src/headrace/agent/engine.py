@@ -1,0 +1,295 @@
+"""Carries out what the consumer queue decides: the only place where its actions meet the world."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from headrace.agent.arena import Arena, Extent
+from headrace.agent.config import AgentConfig
+from headrace.agent.jobs import AgentPlan, ServedJob
+from headrace.agent.tasks import Done, Failed, OpenPipeline, Task, TooLarge
+from headrace.agent.workers import WorkerLimits, WorkerPool
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.digest import Buffer
+from headrace.policy.lookahead import Lookahead, LookaheadLimits, LookaheadStatistics
+from headrace.policy.lookahead_events import (
+    Action,
+    AskCancelled,
+    Asked,
+    Broken,
+    Crashed,
+    Drop,
+    Event,
+    Finished,
+    Grow,
+    GrowAsked,
+    JobChanged,
+    JobRemoved,
+    Refuse,
+    Sent,
+    Serve,
+    ServeMissing,
+    ServeRaw,
+    Start,
+    Tick,
+)
+from headrace.policy.window import WindowLimits
+from headrace.wire.messages import FetchRequest
+
+log = logging.getLogger("headrace.agent.engine")
+
+ServeAction: TypeAlias = Serve | ServeRaw | ServeMissing
+
+
+@dataclass(slots=True)
+class Request:
+    """One fetch being answered."""
+
+    number: int
+    job: ServedJob
+    message: FetchRequest
+    asked_at: float
+    answers: asyncio.Queue[ServeAction] = field(default_factory=asyncio.Queue)
+    """What to send, as it is decided; one for each sample in the end."""
+
+
+class Engine:
+    """One agent's jobs, queue, memory and workers. Used from the event loop's thread only."""
+
+    def __init__(self, config: AgentConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.boot = secrets.token_hex(8)
+        self.jobs: dict[str, ServedJob] = {}
+        self.bytes_sent = 0
+        self.pool = WorkerPool(
+            (arena := Arena(config.memory_bytes)),
+            WorkerLimits(
+                count=config.workers,
+                memory_bytes=config.worker_memory_bytes,
+                task_s=config.task_s,
+            ),
+            self._report,
+        )
+        self._arena = arena
+        self._queue = Lookahead(
+            LookaheadLimits(
+                memory=arena.nbytes,
+                workers=config.workers,
+                window=WindowLimits(lead_s=config.lead_s),
+            )
+        )
+        self._extents: dict[int, tuple[Extent, ...]] = {}
+        self._results: dict[int, Done] = {}
+        self._requests: dict[int, Request] = {}
+        self._numbers = itertools.count(1)
+        self._wake: asyncio.TimerHandle | None = None
+
+    @property
+    def request_count(self) -> int:
+        """Fetches being answered now."""
+        return len(self._requests)
+
+    def queue_statistics(self) -> LookaheadStatistics:
+        """Return what the consumer queue holds and did."""
+        return self._queue.statistics()
+
+    def add_job(self, name: str, job: ServedJob) -> None:
+        """Serve a job, or serve it with a new roster, mode or start."""
+        known = self.jobs.get(name)
+        self.jobs[name] = job
+        job.last_used = self.clock.now()
+        if known is None:
+            self._open_sources(job)
+        message = job.message
+        self.handle(
+            JobChanged(
+                job=name,
+                plan=AgentPlan(job.open, message, self.config.name),
+                start_step=message.start_step,
+                step_time_s=message.step_time_s,
+                raw_only=job.raw_only,
+            )
+        )
+
+    def remove_job(self, name: str) -> None:
+        """Forget a job and free what was prepared for it.
+
+        Raises:
+            KeyError: there is no such job.
+        """
+        job = self.jobs.pop(name)
+        self.handle(JobRemoved(job=name))
+        for source in job.sources:
+            self.pool.close_source(source.number)
+
+    def next_numbers(self, count: int) -> tuple[int, ...]:
+        """Return numbers never given before."""
+        return tuple(itertools.islice(self._numbers, count))
+
+    def forget_idle_jobs(self) -> None:
+        """Remove jobs that have asked for nothing for long."""
+        oldest = self.clock.now() - self.config.idle_job_s
+        for name, job in list(self.jobs.items()):
+            if job.last_used < oldest and not job.requests:
+                log.info("job %s asked for nothing for long and is forgotten", name)
+                self.remove_job(name)
+
+    @contextmanager
+    def fetch(self, name: str, message: FetchRequest) -> Iterator[Request]:
+        """Ask for samples; leaving the context withdraws what was not answered.
+
+        Raises:
+            KeyError: there is no such job.
+        """
+        job = self.jobs[name]
+        (number,) = self.next_numbers(1)
+        request = Request(number=number, job=job, message=message, asked_at=self.clock.now())
+        self._requests[number] = request
+        job.requests.add(number)
+        job.last_used = request.asked_at
+        try:
+            self.handle(asked(name, request))
+            yield request
+        finally:
+            self._withdraw(request)
+
+    def result(self, ticket: int) -> tuple[Done, list[Buffer]]:
+        """Return a finished sample's description and its bytes in the arena."""
+        done = self._results[ticket]
+        return done, self._arena.read(self._extents[ticket], done.nbytes)
+
+    def sent(self, ticket: int) -> None:
+        """Free a sample that was sent, or that nobody can be sent any more."""
+        self._free(ticket)
+        self.handle(Sent(ticket=ticket))
+
+    def handle(self, event: Event) -> None:
+        """Give the queue an event and carry out its actions."""
+        for action in self._queue.handle(event, self.clock.now()):
+            self._act(action)
+        self._plan_wake()
+
+    def close(self) -> None:
+        """Release timers; memory goes with the process."""
+        if self._wake is not None:
+            self._wake.cancel()
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Start():
+                self._start(action)
+            case Serve() | ServeRaw() | ServeMissing():
+                self._requests[action.request].answers.put_nowait(action)
+            case Drop():
+                self._free(action.ticket)
+            case Grow():
+                self._arena.free(self._extents.pop(action.ticket))
+                self._extents[action.ticket] = self._arena.reserve(action.nbytes)
+                self.pool.grant(action.ticket, self._extents[action.ticket])
+            case Refuse():
+                self._free(action.ticket)
+                self.pool.grant(action.ticket, ())
+
+    def _start(self, action: Start) -> None:
+        visit = action.visit
+        job = self.jobs[visit.job]
+        extents = self._arena.reserve(action.nbytes)
+        self._extents[action.ticket] = extents
+        place = job.open.place(visit.sample)
+        self.pool.submit(
+            Task(
+                ticket=action.ticket,
+                source=job.sources[place.source].number,
+                location=place.location,
+                seed=job.message.spec.schedule.seed,
+                epoch=visit.epoch,
+                sample=visit.sample,
+                cut=job.cut(visit.sample),
+                extents=extents,
+            )
+        )
+
+    def _report(self, message: Done | Failed | TooLarge) -> None:
+        if message.ticket not in self._extents:
+            return  # refused before: its memory is already free
+        match message:
+            case TooLarge():
+                self.handle(GrowAsked(ticket=message.ticket, nbytes=message.nbytes))
+            case Done():
+                self._finish(message)
+            case Failed():
+                self._free(message.ticket)
+                self.handle(_failure(message))
+
+    def _finish(self, done: Done) -> None:
+        self._extents[done.ticket] = self._arena.shrink(self._extents[done.ticket], done.nbytes)
+        self._results[done.ticket] = done
+        self.handle(
+            Finished(ticket=done.ticket, nbytes=done.nbytes, seconds=done.read_s + done.transform_s)
+        )
+
+    def _free(self, ticket: int) -> None:
+        self._arena.free(self._extents.pop(ticket))
+        self._results.pop(ticket, None)
+
+    def _withdraw(self, request: Request) -> None:
+        del self._requests[request.number]
+        request.job.requests.discard(request.number)
+        while not request.answers.empty():
+            action = request.answers.get_nowait()
+            if isinstance(action, Serve):
+                self.sent(action.ticket)
+        self.handle(AskCancelled(request=request.number))
+
+    def _open_sources(self, job: ServedJob) -> None:
+        for source in job.sources:
+            self.pool.open_source(
+                OpenPipeline(
+                    source=source.number,
+                    root=source.directory,
+                    links_within=source.links_within,
+                    pipeline=job.message.spec.pipeline,
+                    allowed_ops=self.config.allowed_ops,
+                )
+            )
+
+    def _plan_wake(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        at = self._queue.wake_at()
+        if at is not None:
+            delay = max(0.0, at - self.clock.now())
+            self._wake = asyncio.get_running_loop().call_later(delay, self.handle, Tick())
+
+
+def asked(name: str, request: Request) -> Asked:
+    """Return the queue's view of a fetch."""
+    message = request.message
+    return Asked(
+        request=request.number,
+        job=name,
+        step=message.step,
+        rank=message.rank,
+        world=message.world,
+        samples=message.samples,
+        epochs=message.epochs,
+        consumed_step=message.consumed_step,
+        step_time_s=message.step_time_s,
+        wait_s=message.wait_s,
+        raw=message.want == "raw",
+    )
+
+
+def _failure(message: Failed) -> Broken | Crashed:
+    if message.code == "crashed":
+        return Crashed(ticket=message.ticket, reason=message.reason)
+    return Broken(ticket=message.ticket, code=message.code, reason=message.reason)

@@ -1,0 +1,101 @@
+"""Sockets that an agent listens at: opened before anything else, so that a clash is told early."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+from headrace.agent.config import Listen
+from headrace.core.errors import CallerError
+
+_BACKLOG = 1024
+
+
+def open_socket(listen: Listen) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        CallerError: the address is taken, not one of this host, or not permitted.
+    """
+    if listen.unix_path is not None:
+        return _open_unix(Path(listen.unix_path))
+    return _open_tcp(listen.host, listen.port)
+
+
+def address_of(sock: socket.socket, *, tls: bool) -> str:
+    """Return the address that clients are given."""
+    if sock.family == socket.AF_UNIX:
+        return f"unix:{sock.getsockname()}"
+    host, port = sock.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def close_socket(sock: socket.socket) -> None:
+    """Close a listening socket and remove its file."""
+    path = sock.getsockname() if sock.family == socket.AF_UNIX else ""
+    sock.close()
+    if path:
+        Path(path).unlink(missing_ok=True)
+
+
+def _open_tcp(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise CallerError(f"cannot listen at {host}: {error}; use this host's own") from error
+    family, kind, protocol, _, address = found[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise CallerError(_why(f"{host}:{port}", error)) from error
+    return sock
+
+
+def _open_unix(path: Path) -> socket.socket:
+    _remove_dead(path)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        previous = os.umask(0o177)
+        try:
+            sock.bind(str(path))
+        finally:
+            os.umask(previous)
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise CallerError(_why(f"unix:{path}", error)) from error
+    return sock
+
+
+def _remove_dead(path: Path) -> None:
+    """Remove the socket of an agent that was killed; one that answers is left alone."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
+            except OSError:
+                return
+
+
+def _why(address: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"cannot listen at {address}: another process does; stop it, or choose another "
+            "address with --listen (port 0: any free one)"
+        )
+    return f"cannot listen at {address}: {error.strerror}; choose another with --listen"

@@ -1,0 +1,77 @@
+"""Reads encoded samples for raw answers, beside the workers and within its own memory bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+from headrace.dataset.location import SampleLocation
+from headrace.prepare.sample import Preparer
+
+_THREADS = 8
+
+
+class ByteBudget:
+    """Lends bytes in the order in which they are asked for. Event loop's thread only."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._free = nbytes
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def lent(self, nbytes: int) -> AsyncIterator[None]:
+        """Hold ``nbytes`` (at most the whole budget); waits until they are free."""
+        taken = min(nbytes, self.nbytes)
+        await self._take(taken)
+        try:
+            yield
+        finally:
+            self._free += taken
+            self._wake()
+
+    async def _take(self, nbytes: int) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((nbytes, turn))
+        self._wake()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._free += nbytes
+            self._wake()
+            raise
+
+    def _wake(self) -> None:
+        while self._queue:
+            nbytes, turn = self._queue[0]
+            if not turn.done():
+                if nbytes > self._free:
+                    return
+                self._free -= nbytes
+                turn.set_result(None)
+            self._queue.popleft()
+
+
+class RawReader:
+    """A small pool of threads for ranged reads."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-raw")
+
+    async def read(self, preparer: Preparer, location: SampleLocation) -> dict[str, bytes]:
+        """Return a sample's encoded fields.
+
+        Raises:
+            StaleIndexError: the file changed since it was indexed.
+            StorageError: the bytes cannot be read.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, preparer.raw, location)
+
+    def close(self) -> None:
+        """Let running reads end; start no more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,125 @@
+"""What the agent and its worker processes tell each other, over a socket pair.
+
+Length-prefixed MessagePack of the structures below: never pickle, so a worker that was
+taken over by a hostile file can send nothing that runs in the agent.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeAlias
+
+import msgspec
+
+from headrace.agent.arena import Extent
+from headrace.dataset.location import SampleLocation
+from headrace.wire.frames import FieldHeader
+
+LENGTH = struct.Struct("<I")
+MAX_MESSAGE_BYTES = 64 << 20
+
+
+class OpenPipeline(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
+    """Get ready to make samples of one source of one job."""
+
+    source: int
+    """The agent's number of (job, source)."""
+
+    root: str
+    """Directory of the source's files."""
+
+    links_within: str
+    """Directory that symbolic links may lead into."""
+
+    pipeline: str
+    allowed_ops: tuple[str, ...]
+
+
+class ClosePipeline(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
+    """Forget a source."""
+
+    source: int
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
+    """Make one sample and leave its bytes in the arena."""
+
+    ticket: int
+    source: int
+    location: SampleLocation
+    seed: int
+    epoch: int
+    sample: int
+    cut: int
+    extents: tuple[Extent, ...]
+
+
+class MoreMemory(msgspec.Struct, frozen=True, kw_only=True, tag="more"):
+    """Answer to ``TooLarge``: the extents to use now; none when the task is given up."""
+
+    ticket: int
+    extents: tuple[Extent, ...]
+
+
+ToWorker: TypeAlias = OpenPipeline | ClosePipeline | Task | MoreMemory
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """The worker has started."""
+
+    pid: int
+
+
+class TooLarge(msgspec.Struct, frozen=True, kw_only=True, tag="large"):
+    """The result needs more memory than was reserved."""
+
+    ticket: int
+    nbytes: int
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """The sample lies in the arena."""
+
+    ticket: int
+    fields: tuple[FieldHeader, ...]
+    nbytes: int
+    digest: int
+    read_s: float
+    transform_s: float
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """The sample could not be made; the worker lives on."""
+
+    ticket: int
+    code: str
+    """``corrupt``, ``unreadable``, or ``crashed`` when a limit of this host was met."""
+
+    reason: str
+
+
+FromWorker: TypeAlias = Ready | TooLarge | Done | Failed
+
+_encoder = msgspec.msgpack.Encoder()
+_from_worker = msgspec.msgpack.Decoder(FromWorker)
+_to_worker = msgspec.msgpack.Decoder(ToWorker)
+
+
+def encode(message: ToWorker | FromWorker) -> bytes:
+    """Return a message with its length in front."""
+    body = _encoder.encode(message)
+    return LENGTH.pack(len(body)) + body
+
+
+def decode_for_worker(body: bytes | bytearray) -> ToWorker:
+    """Return what the agent said."""
+    return _to_worker.decode(body)
+
+
+def decode_for_agent(body: bytes | bytearray) -> FromWorker:
+    """Return what a worker said.
+
+    Raises:
+        msgspec.MsgspecError: it is no message; the worker is not to be trusted any more.
+    """
+    return _from_worker.decode(body)

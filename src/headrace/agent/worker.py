@@ -1,0 +1,189 @@
+"""A worker process: makes one sample after another and leaves it in the arena.
+
+It holds nothing that is worth keeping. A hostile file may kill it, fill its memory or keep
+it busy for ever; the agent then ends it and starts another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import mmap
+import os
+import resource
+import signal
+import socket
+from collections.abc import Sequence
+
+from headrace.agent.arena import Extent, pieces
+from headrace.agent.tasks import (
+    LENGTH,
+    ClosePipeline,
+    Done,
+    Failed,
+    FromWorker,
+    MoreMemory,
+    OpenPipeline,
+    Ready,
+    Task,
+    TooLarge,
+    ToWorker,
+    decode_for_worker,
+    encode,
+)
+from headrace.core.digest import Buffer, payload_digest
+from headrace.core.draws import SampleKey
+from headrace.core.errors import CorruptSampleError, HeadraceError
+from headrace.dataset.reader import SampleReader
+from headrace.prepare.sample import Preparer
+from headrace.storage.local import LocalStorage
+from headrace.transform.pipeline import Pipeline
+from headrace.transform.program import Program
+from headrace.wire.frames import pack_fields
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """The loop of one worker process."""
+
+    def __init__(self, link: socket.socket, memory: memoryview) -> None:
+        self._link = link
+        self._memory = memory
+        self._sources: dict[int, Preparer] = {}
+
+    def run(self) -> None:
+        """Serve until the agent closes the link."""
+        self._send(Ready(pid=os.getpid()))
+        while (message := self._receive()) is not None:
+            match message:
+                case Task():
+                    self._send(self._attempt(message))
+                case OpenPipeline():
+                    self._sources[message.source] = open_preparer(message)
+                case ClosePipeline():
+                    self._sources.pop(message.source, None)
+                case MoreMemory():
+                    pass  # the task it was for is over
+
+    def _attempt(self, task: Task) -> Done | Failed:
+        try:
+            return self._make(task)
+        except CorruptSampleError as error:
+            return Failed(ticket=task.ticket, code="corrupt", reason=str(error))
+        except HeadraceError as error:
+            return Failed(ticket=task.ticket, code="unreadable", reason=str(error))
+        except MemoryError:
+            reason = f"{task.location.key}: needs more memory than a worker may use"
+            return Failed(ticket=task.ticket, code="crashed", reason=reason)
+        except Exception as error:  # noqa: BLE001 - an op's bug is that sample's, not the worker's
+            reason = f"{task.location.key}: {type(error).__name__}: {error}"
+            return Failed(ticket=task.ticket, code="crashed", reason=reason)
+
+    def _make(self, task: Task) -> Done | Failed:
+        key = SampleKey(seed=task.seed, epoch=task.epoch, sample=task.sample)
+        done = self._sources[task.source].prepare(task.location, key, stop=task.cut)
+        fields, buffers = pack_fields(done.record)
+        nbytes = sum(field.nbytes for field in fields)
+        extents = self._room_for(task, nbytes)
+        if extents is None:
+            reason = f"{nbytes} B do not fit in the agent's memory"
+            return Failed(ticket=task.ticket, code="refused", reason=reason)
+        copy_into(pieces(self._memory, extents, nbytes), buffers)
+        return Done(
+            ticket=task.ticket,
+            fields=fields,
+            nbytes=nbytes,
+            digest=payload_digest(buffers),
+            read_s=done.read_s,
+            transform_s=done.transform_s,
+        )
+
+    def _room_for(self, task: Task, nbytes: int) -> tuple[Extent, ...] | None:
+        if nbytes <= sum(extent.length for extent in task.extents):
+            return task.extents
+        self._send(TooLarge(ticket=task.ticket, nbytes=nbytes))
+        answer = self._receive()
+        while not isinstance(answer, MoreMemory):
+            if answer is None:
+                raise SystemExit(0)
+            answer = self._receive()
+        return answer.extents or None
+
+    def _send(self, message: FromWorker) -> None:
+        self._link.sendall(encode(message))
+
+    def _receive(self) -> ToWorker | None:
+        head = self._read(LENGTH.size)
+        return None if not head else decode_for_worker(self._read(LENGTH.unpack(head)[0]))
+
+    def _read(self, nbytes: int) -> bytearray:
+        """Return ``nbytes``, or nothing when the agent closed the link."""
+        data, got = bytearray(nbytes), 0
+        view = memoryview(data)
+        while got < nbytes:
+            count = self._link.recv_into(view[got:])
+            if not count:
+                return bytearray()
+            got += count
+        return data
+
+
+def open_preparer(message: OpenPipeline) -> Preparer:
+    """Return what makes the samples of one source."""
+    storage = LocalStorage(message.root, links_within=message.links_within)
+    program = Program(Pipeline.from_json(message.pipeline, allowed=message.allowed_ops))
+    return Preparer(program, SampleReader(storage))
+
+
+def copy_into(targets: Sequence[Buffer], sources: Sequence[Buffer]) -> None:
+    """Copy the bytes of ``sources``, one after another, over the ``targets``."""
+    remaining = [memoryview(target) for target in targets]
+    for source in sources:
+        data = memoryview(source)
+        while data.nbytes:
+            target = remaining[0]
+            count = min(target.nbytes, data.nbytes)
+            target[:count] = data[:count]
+            data = data[count:]
+            remaining[0] = target[count:]
+            if not remaining[0].nbytes:
+                del remaining[0]
+
+
+def restrict(*, parent: int, memory_bytes: int) -> None:
+    """Die with the agent, yield the CPU to others, and stay within ``memory_bytes``.
+
+    The limit counts from what the process maps once it is set up: libraries and the
+    arena are mapped, not used.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit = _mapped_bytes() + memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _mapped_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as status:  # noqa: PTH123 - not a real file
+        return int(status.read().split()[0]) * resource.getpagesize()
+
+
+def main() -> None:
+    """Run as a child of an agent."""
+    parser = argparse.ArgumentParser(prog="headrace.agent.worker")
+    for name in ("link", "arena", "arena-bytes", "memory-bytes", "parent"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    given = parser.parse_args()
+    arena = mmap.mmap(given.arena, given.arena_bytes)
+    restrict(parent=given.parent, memory_bytes=given.memory_bytes)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the agent is gone
+        Worker(socket.socket(fileno=given.link), memoryview(arena)).run()
+
+
+if __name__ == "__main__":
+    main()

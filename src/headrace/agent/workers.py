@@ -1,0 +1,274 @@
+"""The pool of worker processes: hands out tasks, ends what runs too long, replaces what died."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+
+from headrace.agent.arena import Arena, Extent
+from headrace.agent.tasks import (
+    LENGTH,
+    MAX_MESSAGE_BYTES,
+    ClosePipeline,
+    Done,
+    Failed,
+    FromWorker,
+    MoreMemory,
+    OpenPipeline,
+    Ready,
+    Task,
+    TooLarge,
+    ToWorker,
+    decode_for_agent,
+    encode,
+)
+
+log = logging.getLogger("headrace.agent.workers")
+
+START_TIMEOUT_S = 60.0
+_SETTLED_S = 5.0
+_FIRST_DELAY_S = 0.05
+_LONGEST_DELAY_S = 5.0
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerLimits:
+    """What one worker may use."""
+
+    count: int
+    """Processes."""
+
+    memory_bytes: int = 2 << 30
+    """Address space beyond libraries and arena [bytes]."""
+
+    task_s: float = 60.0
+    """A task that runs longer is ended with its worker [s]."""
+
+
+Report = Callable[[Done | Failed | TooLarge], None]
+
+
+class WorkerPool:
+    """Workers of one agent. Used from the event loop's thread only.
+
+    Args:
+        arena: Shared with every worker.
+        limits: How many, and what each may use.
+        report: Called with what becomes of each task that was submitted, in the end exactly
+            one ``Done`` or ``Failed`` each.
+    """
+
+    def __init__(self, arena: Arena, limits: WorkerLimits, report: Report) -> None:
+        self._arena = arena
+        self._limits = limits
+        self._report = report
+        self._sources: dict[int, OpenPipeline] = {}
+        self._waiting: deque[Task] = deque()
+        self._idle: deque[_Worker] = deque()
+        self._live: set[_Worker] = set()
+        self._by_ticket: dict[int, _Worker] = {}
+        self.restarts = 0
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the live workers."""
+        return tuple(worker.process.pid for worker in self._live)
+
+    async def run(self) -> None:
+        """Keep all workers alive until cancelled; none is left afterwards."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._limits.count):
+                group.create_task(self._keep_one_alive())
+
+    def open_source(self, message: OpenPipeline) -> None:
+        """Let every worker, also later ones, make samples of a source."""
+        self._sources[message.source] = message
+        for worker in self._live:
+            worker.send(message)
+
+    def close_source(self, source: int) -> None:
+        """Let every worker forget a source; no task of it may follow."""
+        if self._sources.pop(source, None) is not None:
+            for worker in self._live:
+                worker.send(ClosePipeline(source=source))
+
+    def submit(self, task: Task) -> None:
+        """Run a task as soon as a worker is free."""
+        self._waiting.append(task)
+        self._assign()
+
+    def grant(self, ticket: int, extents: tuple[Extent, ...]) -> None:
+        """Answer a task that asked for more memory; no extents: give it up."""
+        worker = self._by_ticket.get(ticket)
+        if worker is not None:
+            worker.send(MoreMemory(ticket=ticket, extents=extents))
+
+    async def _keep_one_alive(self) -> None:
+        delay = _FIRST_DELAY_S
+        while True:
+            begin = time.monotonic()
+            await self._run_one()
+            self.restarts += 1
+            settled = time.monotonic() - begin > _SETTLED_S
+            delay = _FIRST_DELAY_S if settled else min(delay * 2, _LONGEST_DELAY_S)
+            log.warning("a worker ended; another starts in %.2f s", delay)
+            await asyncio.sleep(delay)
+
+    async def _run_one(self) -> None:
+        worker = await self._spawn()
+        self._live.add(worker)
+        try:
+            for message in self._sources.values():
+                worker.send(message)
+            await worker.lost
+        finally:
+            self._live.discard(worker)
+            with contextlib.suppress(ValueError):
+                self._idle.remove(worker)
+            await worker.end()
+            self._give_up_task(worker)
+
+    async def _spawn(self) -> _Worker:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *self._command(theirs.fileno()),
+                stdin=DEVNULL,
+                pass_fds=(theirs.fileno(), self._arena.fd),
+                env={**os.environ, **_ONE_THREAD},
+            )
+        worker = _Worker(process, self._heard)
+        await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+        worker.limit(START_TIMEOUT_S, f"not ready {START_TIMEOUT_S:g} s after its start")
+        return worker
+
+    def _command(self, link: int) -> list[str]:
+        options = {
+            "link": link,
+            "arena": self._arena.fd,
+            "arena-bytes": self._arena.nbytes,
+            "memory-bytes": self._limits.memory_bytes,
+            "parent": os.getpid(),
+        }
+        given = [f"--{name}={value}" for name, value in options.items()]
+        return [sys.executable, "-m", "headrace.agent.worker", *given]
+
+    def _heard(self, worker: _Worker, message: FromWorker) -> None:
+        if isinstance(message, TooLarge):
+            self._report(message)
+            return
+        worker.unlimit()
+        self._idle.append(worker)
+        if not isinstance(message, Ready):
+            self._by_ticket.pop(message.ticket, None)
+            worker.task = None
+            self._report(message)
+        self._assign()
+
+    def _assign(self) -> None:
+        while self._idle and self._waiting:
+            worker, task = self._idle.popleft(), self._waiting.popleft()
+            worker.task = task
+            self._by_ticket[task.ticket] = worker
+            limit_s = self._limits.task_s
+            worker.limit(limit_s, f"{task.location.key}: stopped after {limit_s:g} s")
+            worker.send(task)
+
+    def _give_up_task(self, worker: _Worker) -> None:
+        if worker.task is None:
+            return
+        ticket = worker.task.ticket
+        self._by_ticket.pop(ticket, None)
+        reason = worker.why_ended or (
+            f"{worker.task.location.key}: its worker ended with {worker.process.returncode}"
+        )
+        self._report(Failed(ticket=ticket, code="crashed", reason=reason))
+
+
+class _Worker(asyncio.Protocol):
+    """One process and the link to it."""
+
+    def __init__(self, process: Process, heard: Callable[[_Worker, FromWorker], None]) -> None:
+        self.process = process
+        self.task: Task | None = None
+        self.why_ended = ""
+        loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._heard = heard
+        self._buffer = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while (body := self._next_body()) is not None:
+            try:
+                message = decode_for_agent(body)
+            except msgspec.MsgspecError as error:
+                self.kill(f"a worker sent what is no message: {error}")
+                return
+            self._heard(self, message)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - all the same
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def send(self, message: ToWorker) -> None:
+        """Write a message; nothing happens when the worker is already gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(encode(message))
+
+    def limit(self, seconds: float, reason: str) -> None:
+        """End the process unless ``unlimit`` is called in time."""
+        self.unlimit()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.kill, reason)
+
+    def unlimit(self) -> None:
+        """Let the process live on."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def kill(self, reason: str) -> None:
+        """End the process at once."""
+        self.why_ended = reason
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def end(self) -> None:
+        """Leave nothing behind: no process, no socket, no timer."""
+        self.unlimit()
+        if self._transport is not None:
+            self._transport.abort()
+        if self.process.returncode is None:
+            self.kill(self.why_ended)
+        await self.process.wait()
+
+    def _next_body(self) -> bytearray | None:
+        if len(self._buffer) < LENGTH.size:
+            return None
+        (length,) = LENGTH.unpack_from(self._buffer)
+        if length > MAX_MESSAGE_BYTES:
+            self.kill(f"a worker announced a message of {length} B")
+            return None
+        end = LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        body = self._buffer[LENGTH.size : end]
+        del self._buffer[:end]
+        return body

@@ -1,0 +1,186 @@
+"""``headrace agent``: runs the storage-side daemon in the foreground."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from headrace.cli.sizes import ByteSize
+from headrace.core.errors import ConfigError, NotFoundError
+
+if TYPE_CHECKING:
+    from headrace.agent.agent import ReadyMessage
+    from headrace.agent.config import AgentConfig
+
+_FILE = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """The options, as parsed."""
+
+    root: tuple[Path, ...]
+    listen: str
+    unix: Path | None
+    token_file: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+    name: str | None
+    workers: int | None
+    memory: int
+    worker_memory: int
+    task_seconds: float
+    allow_op: tuple[str, ...]
+    ready_file: Path | None
+    ready_fd: int | None
+    exit_with_parent: bool
+    log_level: str
+
+
+def load_defaults(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Take defaults from a TOML file whose keys are the long options.
+
+    Raises:
+        NotFoundError: there is no such file.
+        ConfigError: the file is not TOML, or has a key that is no option.
+    """
+    if path is None:
+        return
+    known = [field.name.replace("_", "-") for field in fields(Given)]
+    values = _read_toml(path)
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"keys are {', '.join(known)}"
+            raise ConfigError(f"{path}: unknown key {key!r}; {hint}")
+    context.default_map = {key.replace("-", "_"): value for key, value in values.items()}
+
+
+@click.command()
+@click.option(
+    "--config",
+    type=_FILE,
+    callback=load_defaults,
+    is_eager=True,
+    expose_value=False,
+    help="TOML file with any of the options below as keys.",
+)
+@click.option(
+    "--root", multiple=True, type=_FILE, help="Directory to serve; repeatable. No other is read."
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:7411",
+    show_default=True,
+    help="HOST:PORT (0: any free port) or unix:PATH.",
+)
+@click.option("--unix", type=_FILE, help="Unix socket besides, for clients on this host.")
+@click.option("--token-file", type=_FILE, help="Bearer token; else $HEADRACE_TOKEN is taken.")
+@click.option("--tls-cert", type=_FILE, help="Certificate chain of the TCP address, PEM.")
+@click.option("--tls-key", type=_FILE, help="Its key, PEM.")
+@click.option("--name", help="Name in rosters; the host's unless given.")
+@click.option("--workers", type=int, help="Worker processes; one per usable CPU unless given.")
+@click.option(
+    "--memory", type=ByteSize(), default="2GiB", show_default=True, help="For prepared samples."
+)
+@click.option(
+    "--worker-memory", type=ByteSize(), default="2GiB", show_default=True, help="Of one worker."
+)
+@click.option(
+    "--task-seconds", type=float, default=60.0, show_default=True, help="Longest for one sample."
+)
+@click.option(
+    "--allow-op", multiple=True, help="Users' op that jobs may name: module:function, module:*."
+)
+@click.option("--ready-file", type=_FILE, help="Gets the address as JSON once it answers.")
+@click.option("--ready-fd", type=int, help="The same to an open descriptor.")
+@click.option("--exit-with-parent", is_flag=True, help="End when the process that started it ends.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning"]),
+    default="warning",
+    show_default=True,
+    help="What is logged to standard error.",
+)
+def command(**given: Any) -> None:
+    """Serve just-in-time samples from this host's storage.
+
+    Runs in the foreground until SIGTERM or Ctrl-C; says on standard error where it answers.
+
+    \b
+    Examples:
+      headrace agent --root /data --token-file ~/.headrace-token
+      headrace agent --root /data --listen 0.0.0.0:7411 --unix /run/headrace.sock \\
+          --tls-cert agent.pem --tls-key agent.key --memory 8GiB
+    """  # noqa: D301 - click reads the lone \b
+    from headrace.agent.agent import run_agent
+
+    options = Given(**given)
+    logging.basicConfig(
+        level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s: %(message)s"
+    )
+    config = _config(options)
+    run_agent(config, _announcer(options), exit_with_parent=options.exit_with_parent)
+
+
+def _config(options: Given) -> AgentConfig:
+    from headrace.agent.config import AgentConfig, Listen
+    from headrace.wire.auth import load_token
+
+    chosen: dict[str, Any] = {"name": options.name, "workers": options.workers}
+    return AgentConfig(
+        roots=options.root,
+        token=load_token(options.token_file),
+        listen=Listen.parse(options.listen),
+        unix_path=options.unix.absolute() if options.unix else None,
+        tls=_tls(options),
+        memory_bytes=options.memory,
+        worker_memory_bytes=options.worker_memory,
+        task_s=options.task_seconds,
+        allowed_ops=options.allow_op,
+        **{name: value for name, value in chosen.items() if value is not None},
+    )
+
+
+def _tls(options: Given) -> Any:
+    from headrace.agent.config import TlsFiles
+
+    if options.tls_cert is None and options.tls_key is None:
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise ConfigError("TLS needs both --tls-cert and --tls-key; give the other one too")
+    return TlsFiles(cert=options.tls_cert, key=options.tls_key)
+
+
+def _announcer(options: Given) -> Callable[[ReadyMessage], None]:
+    def announce(message: ReadyMessage) -> None:
+        also = f" and unix:{message.unix_socket}" if message.unix_socket else ""
+        click.echo(f"headrace agent {message.name} answers at {message.address}{also}", err=True)
+        text = msgspec.json.encode(message) + b"\n"
+        if options.ready_file is not None:
+            aside = options.ready_file.with_name(f".{options.ready_file.name}.part")
+            aside.write_bytes(text)
+            aside.replace(options.ready_file)
+        if options.ready_fd is not None:
+            with os.fdopen(options.ready_fd, "wb") as pipe:
+                pipe.write(text)
+
+    return announce
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no configuration file at {path}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as TOML: {error}") from error

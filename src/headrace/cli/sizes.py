@@ -1,0 +1,31 @@
+"""Sizes as people write them: ``2GiB``, ``500MB``, ``1048576``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{letter}{suffix}": base**power
+    for power, letter in enumerate("KMGT", start=1)
+    for suffix, base in (("", 1024), ("iB", 1024), ("B", 1000))
+}
+_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+class ByteSize(click.ParamType):
+    """A number of bytes, with a unit or without."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the size in bytes."""
+        match = _FORM.fullmatch(str(value))
+        units = {unit.upper(): factor for unit, factor in _UNITS.items()}
+        if match is None or match.group(2).upper() not in units:
+            self.fail(
+                f"{value!r} is not a size; write 2GiB, 500MB or a number of bytes", param, ctx
+            )
+        return round(float(match.group(1)) * units[match.group(2).upper()])
