@@ -144,13 +144,12 @@ class Connection:
 
     def fileno(self) -> int:
         """Return the socket's descriptor, to wait for an answer; -1 when not connected."""
-        sock = self._http.sock if self._http else None
-        return sock.fileno() if sock else -1
+        return self._reader.fileno() if self._reader else -1
 
     def set_read_timeout(self, seconds: float) -> None:
         """Bound each wait for bytes of the current answer."""
-        if self._http is not None and self._http.sock is not None:
-            self._http.sock.settimeout(max(seconds, 0.001))
+        if self._reader is not None:
+            self._reader.set_timeout(max(seconds, 0.001))
 
     def close(self) -> None:
         """Drop the connection and whatever was still to come on it."""

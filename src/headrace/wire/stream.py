@@ -68,6 +68,14 @@ class SocketReader:
         begin, self._begin = self._begin, stop if found < 0 else found + 1
         return bytes(self._view[begin : self._begin])
 
+    def fileno(self) -> int:
+        """Return the socket's descriptor."""
+        return self._sock.fileno()
+
+    def set_timeout(self, seconds: float) -> None:
+        """Bound each wait for bytes."""
+        self._sock.settimeout(seconds)
+
     def flush(self) -> None:
         """Do nothing: there is no writing half here."""
 

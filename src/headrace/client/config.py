@@ -1,0 +1,162 @@
+"""What a loader can be told, with its defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import numpy as np
+
+from headrace.client.tail import Memory
+from headrace.core.errors import ConfigError
+from headrace.core.job import Order, ScheduleSpec, Tail
+from headrace.transform.pipeline import Pipeline
+from headrace.wire.endpoint import Endpoint
+
+TOKEN_VARIABLE = "HEADRACE_TOKEN"
+"""Environment variable that the agents' token is read from when none is given."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoaderConfig:
+    """Everything but the datasets."""
+
+    batch_size: int
+    """Samples in one global batch, over all ranks: what the optimiser sees as one step."""
+
+    pipeline: Pipeline = field(default_factory=lambda: Pipeline([]))
+    """What is done to each sample; nothing by default, so that batches hold encoded bytes."""
+
+    seed: int = 0
+    """Decides the order and every sample's randomness."""
+
+    order: Order = "shuffle"
+    """``shuffle`` over everything; ``block`` for disks that read fast in sequence only;
+    ``sequential``."""
+
+    block: int = 1024
+    """Samples per block in ``block`` order."""
+
+    mix: int = 8
+    """Blocks that are shuffled into each other in ``block`` order."""
+
+    tail: Tail = "drop"
+    """An epoch's last incomplete batch: ``drop``, deliver ``short``, or ``pad`` it."""
+
+    epoch_samples: int | None = None
+    """Length of one epoch [samples]; None is the size of all datasets together."""
+
+    on_corrupt: Literal["substitute", "drop-from-batch", "raise"] = "substitute"
+    """What takes the place of a sample that cannot be decoded."""
+
+    rank: int = 0
+    """This process's number among ``world``."""
+
+    world: int = 1
+    """Processes that share each global batch."""
+
+    agents: tuple[str, ...] = ()
+    """Addresses of the agents; none: everything is made in this process."""
+
+    token: str | None = field(default=None, repr=False)
+    """The agents' token; None reads the environment variable ``HEADRACE_TOKEN``."""
+
+    ca_file: str | None = None
+    """Certificates to trust for ``https`` agents, PEM."""
+
+    require_agents: bool = False
+    """Fail at the start unless every agent answers; otherwise one warning, and on without it."""
+
+    workers: int | None = None
+    """Threads that decode here; None is the number of CPUs that this process may use."""
+
+    prefetch_steps: int = 8
+    """Steps that may be ready or in the making."""
+
+    prefetch_bytes: int = 1 << 30
+    """Memory that they may hold [bytes]."""
+
+    patience_s: float = 0.5
+    """Time that an agent has for a sample at least before it sends raw bytes [s]."""
+
+    grace_s: float = 0.5
+    """Time on top before a sample that did not come is made here [s]."""
+
+    check_every: int = 1000
+    """One in so many samples made by agents is made again here and compared; 0 for none."""
+
+    timeout_s: float = 600.0
+    """Longest wait for one batch [s]."""
+
+    trace: str | os.PathLike[str] | None = None
+    """File that one record per step is written to (Arrow IPC); None for none."""
+
+    memory: Memory = np.empty
+    """Gives the memory that batches lie in."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.pipeline, Pipeline):
+            raise ConfigError(
+                f"pipeline={self.pipeline!r} is no Pipeline; write headrace.Pipeline([op, …])"
+            )
+        if not 0 <= self.rank < self.world:
+            raise ConfigError(f"rank={self.rank} must lie in [0, world={self.world})")
+        for name in ("prefetch_steps", "prefetch_bytes", "workers", "batch_size"):
+            _require_at_least(name, getattr(self, name), 1)
+        _require_at_least("check_every", self.check_every, 0)
+        for name in ("patience_s", "grace_s", "timeout_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        self.schedule()
+        self.endpoints()
+
+    def schedule(self) -> ScheduleSpec:
+        """Return the part that decides the order."""
+        return ScheduleSpec(
+            seed=self.seed,
+            batch_size=self.batch_size,
+            order=self.order,
+            block=self.block,
+            mix=self.mix,
+            tail=self.tail,
+            epoch_samples=self.epoch_samples,
+        )
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return where the agents listen and how to be let in."""
+        token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
+        return tuple(
+            Endpoint(address=address, token=token or None, ca_file=self.ca_file)
+            for address in self.agents
+        )
+
+    def threads(self) -> int:
+        """Return the number of decoding threads."""
+        return self.workers or len(os.sched_getaffinity(0))
+
+
+def config_of(options: dict[str, Any]) -> LoaderConfig:
+    """Return the configuration that keyword arguments name.
+
+    Raises:
+        ConfigError: an unknown option (the nearest known one is named), a wrong value, or no
+            batch size.
+    """
+    known = [item.name for item in fields(LoaderConfig)]
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise ConfigError(f"unknown option {name!r} of a loader; {hint}")
+    if "batch_size" not in options:
+        raise ConfigError("a loader needs batch_size, the samples of one global batch")
+    agents = options.get("agents", ())
+    agents = (agents,) if isinstance(agents, str) else tuple(agents)
+    return LoaderConfig(**{**options, "agents": agents})
+
+
+def _require_at_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ConfigError(f"{name}={value} must be at least {least}")

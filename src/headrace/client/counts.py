@@ -1,0 +1,119 @@
+"""What became of the samples of a step, an epoch, a run: values that add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from headrace.client.batch import Replaced
+
+LISTED = 1000
+"""Replaced samples that a summary lists by name; more are counted only."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Counts:
+    """Sums over samples, wherever they were made."""
+
+    samples: int = 0
+    tensor: int = 0
+    """Made by an agent."""
+
+    ready: int = 0
+    """Of those, how many lay ready when they were asked for."""
+
+    raw: Counter[str] = field(default_factory=Counter)
+    """Sent raw by an agent and decoded here, by the agent's reason."""
+
+    hedged: int = 0
+    """Asked of an agent, but made here because no answer came in time, or the agent failed."""
+
+    local: int = 0
+    """Made here from the start."""
+
+    substituted: int = 0
+    dropped: int = 0
+    wire_bytes: int = 0
+    """Payload received from agents [bytes]."""
+
+    storage_bytes: int = 0
+    """Read here from storage [bytes]; a lower bound where a video is read in part."""
+
+    queued_s: float = 0.0
+    """Time samples waited inside agents before their turn, summed [s]."""
+
+    read_s: float = 0.0
+    """Time spent reading, summed over samples and hosts [s]."""
+
+    transform_s: float = 0.0
+    """Time spent transforming, summed over samples and hosts [s]."""
+
+    cpu_s: float = 0.0
+    """CPU of this process spent on it: receiving, decoding, assembling [s]."""
+
+    def add(self, other: Counts) -> None:
+        """Add another's sums to these."""
+        for item in fields(self):
+            value: Any = getattr(self, item.name)
+            setattr(self, item.name, value + getattr(other, item.name))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EpochSummary:
+    """One epoch, as far as it was delivered."""
+
+    epoch: int
+    steps: int
+    counts: Counts
+    wait_s: float
+    """Time the training loop waited for batches [s]."""
+
+    replaced: tuple[Replaced, ...]
+    """Samples that could not be used, the first thousand, with reasons."""
+
+    def __str__(self) -> str:
+        """Return the summary in a few lines for people."""
+        counts = self.counts
+        raw = sum(counts.raw.values())
+        lines = [
+            f"epoch {self.epoch}: {self.steps} steps, {counts.samples} samples, "
+            f"waited {self.wait_s:.2f} s",
+            f"  made by agents {counts.tensor}, sent raw {raw}, hedged {counts.hedged}, "
+            f"local {counts.local}",
+            f"  substituted {counts.substituted}, dropped {counts.dropped}",
+        ]
+        lines += [f"  {item.key}: {item.reason}" for item in self.replaced[:10]]
+        if len(self.replaced) > 10:
+            lines.append(f"  … and {len(self.replaced) - 10} more in .replaced")
+        return "\n".join(lines)
+
+
+class EpochTally:
+    """Adds up one epoch as its batches are handed over."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self._steps = 0
+        self._wait_s = 0.0
+        self._counts = Counts()
+        self._replaced: list[Replaced] = []
+
+    def add(self, counts: Counts, replaced: tuple[Replaced, ...], wait_s: float) -> None:
+        """Count one step that was handed over."""
+        self._steps += 1
+        self._wait_s += wait_s
+        self._counts.add(counts)
+        self._replaced += replaced[: max(LISTED - len(self._replaced), 0)]
+
+    def summary(self) -> EpochSummary:
+        """Return what was added so far."""
+        counts = Counts()
+        counts.add(self._counts)
+        return EpochSummary(
+            epoch=self.epoch,
+            steps=self._steps,
+            counts=counts,
+            wait_s=self._wait_s,
+            replaced=tuple(self._replaced),
+        )

@@ -1,0 +1,437 @@
+"""Brings one step together: asks the agents, decodes what they leave, gives up waiting in time.
+
+One thread per gatherer does everything to a step: it reads frames into the batch's
+memory and takes what the decoding threads made, so a result that lost the race can never
+overwrite one that won it.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from headrace.client.assembly import Assembly, Visit
+from headrace.client.batch import Batch, Replaced
+from headrace.client.counts import Counts
+from headrace.client.crew import Crew
+from headrace.client.fleet import Fleet, Member
+from headrace.client.inbox import Delivery, Inbox
+from headrace.client.maker import Made, Maker, raw_fields
+from headrace.client.pace import Pace, Patience
+from headrace.client.shares import Share, shares_of
+from headrace.client.spotcheck import SpotChecks
+from headrace.client.tail import Tail
+from headrace.core.draws import SampleKey
+from headrace.core.errors import (
+    AuthError,
+    DeadlineError,
+    HeadraceError,
+    ProtocolError,
+    RemoteError,
+)
+from headrace.prepare.job import OpenJob
+from headrace.wire.connection import Answer, Connection
+from headrace.wire.frames import FrameHeader, read_frame, record_of
+from headrace.wire.messages import FetchRequest
+
+logger = logging.getLogger("headrace.client")
+
+Buffers: TypeAlias = Sequence[memoryview]
+
+POLL_S = 0.25
+"""Longest wait before a gatherer looks whether it was closed [s]."""
+
+
+class ClosedError(HeadraceError):
+    """The loader was closed while a step was being gathered; never seen by a training loop."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workshop:
+    """What all gatherers of one loader share."""
+
+    job: OpenJob
+    targets: Mapping[str, int]
+    """Media kind → cut at which a batch takes its samples."""
+
+    rank: int
+    world: int
+    fleet: Fleet
+    crew: Crew
+    maker: Maker
+    pace: Pace
+    patience: Patience
+    checks: SpotChecks
+    tail: Tail
+    timeout_s: float
+    """Longest time that one step may take [s]."""
+
+    closed: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """One step, ready to be handed over."""
+
+    batch: Batch
+    counts: Counts
+    seconds: float
+    """Time from the first request to the finished batch [s]."""
+
+    peak_bytes: int
+    """Memory held while it was put together [bytes]."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request to one agent, while its answer is being read."""
+
+    share: Share
+    connection: Connection
+    visits: dict[Visit, SampleKey]
+    """Asked for and not yet answered."""
+
+    answer: Answer | None = None
+    frames: int = 0
+
+
+@dataclass(slots=True)
+class _Work:
+    """One step in the making."""
+
+    step: int
+    epoch: int
+    assembly: Assembly
+    begin: float
+    begin_cpu: float
+    hedge_at: float
+    give_up_at: float
+    counts: Counts = field(default_factory=Counts)
+    calls: list[_Call] = field(default_factory=list)
+    local: dict[Visit, str] = field(default_factory=dict)
+    """Handed to the decoding threads, and how it is to be counted."""
+
+    replaced: list[Replaced] = field(default_factory=list)
+
+
+class Gatherer:
+    """Gathers steps one after another. For one thread."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._inbox = Inbox()
+        self._connections: dict[str, Connection] = {}
+
+    def gather(self, step: int) -> Gathered:
+        """Return a step's batch.
+
+        Raises:
+            CorruptSampleError: a sample is corrupt and the job's policy is ``raise``.
+            AuthError: an agent refuses the token.
+            DeadlineError: the step was not complete within ``timeout_s``.
+            ClosedError: the loader was closed meanwhile.
+        """
+        work = self._begin(step)
+        try:
+            self._ask_all(work)
+            while work.assembly.waiting:
+                self._advance(work)
+        finally:
+            self._abandon(work)
+        return self._finish(work)
+
+    def close(self) -> None:
+        """Close the connections; for the gatherer's own thread, or after it ended."""
+        for connection in self._connections.values():
+            connection.close()
+        self._inbox.close()
+
+    def _begin(self, step: int) -> _Work:
+        shop = self._shop
+        shard = shop.job.schedule.shard(step, shop.rank, shop.world)
+        seed = shop.job.spec.schedule.seed
+        keys = [
+            SampleKey(seed, epoch, sample)
+            for sample, epoch in zip(shard.samples.tolist(), shard.epochs.tolist(), strict=True)
+        ]
+        assembly = Assembly(
+            keys,
+            [shop.job.kind(key.sample) for key in keys],
+            tail=shop.tail,
+            targets=shop.targets,
+        )
+        now = time.monotonic()
+        wait_s = self._wait_s(step)
+        return _Work(
+            step=step,
+            epoch=shard.epoch,
+            assembly=assembly,
+            begin=now,
+            begin_cpu=time.thread_time(),
+            hedge_at=now + wait_s + shop.patience.grace_s,
+            give_up_at=now + shop.timeout_s,
+        )
+
+    def _wait_s(self, step: int) -> float:
+        return self._shop.patience.wait_s(self._shop.pace.read().due_in(step))
+
+    def _ask_all(self, work: _Work) -> None:
+        keys = [work.assembly.key(visit) for visit in work.assembly.waiting]
+        shares = shares_of(keys, self._shop.fleet.members)
+        for share in shares:
+            self._ask(work, share)
+        if not shares:
+            for key in keys:
+                self._make_here(work, key, "local")
+
+    def _ask(self, work: _Work, share: Share) -> None:
+        connection = self._connection(share.member)
+        call = _Call(share, connection, {(key.sample, key.epoch): key for key in share.keys})
+        try:
+            body = msgspec.json.encode(self._request(work.step, share))
+            connection.send("POST", f"/v1/jobs/{self._shop.job.spec.id}/fetch", body)
+            connection.set_read_timeout(max(work.hedge_at - time.monotonic(), POLL_S))
+        except RemoteError as error:
+            self._lose(work, call, error)
+            return
+        work.calls.append(call)
+
+    def _request(self, step: int, share: Share) -> FetchRequest:
+        reading = self._shop.pace.read()
+        return FetchRequest(
+            step=step,
+            rank=self._shop.rank,
+            world=self._shop.world,
+            samples=tuple(key.sample for key in share.keys),
+            epochs=tuple(key.epoch for key in share.keys),
+            consumed_step=max(reading.consumed_step, 0),
+            step_time_s=reading.step_time_s,
+            wait_s=self._wait_s(step),
+            want="raw" if share.member.raw_only else "any",
+        )
+
+    def _connection(self, member: Member) -> Connection:
+        address = member.endpoint.address
+        if address not in self._connections:
+            self._connections[address] = Connection(member.endpoint)
+        return self._connections[address]
+
+    def _advance(self, work: _Work) -> None:
+        """Wait for the next thing to happen, and deal with it."""
+        if self._shop.closed():
+            raise ClosedError("closed")
+        now = time.monotonic()
+        if now >= work.give_up_at:
+            raise DeadlineError(self._overdue(work))
+        if now >= work.hedge_at:
+            self._hedge(work)
+        for number in self._wait(work, now):
+            if number == self._inbox.fileno():
+                for delivery in self._inbox.take():
+                    self._take(work, delivery)
+            else:
+                self._read(work, number)
+
+    def _wait(self, work: _Work, now: float) -> list[int]:
+        poll = select.poll()
+        poll.register(self._inbox.fileno(), select.POLLIN)
+        for call in work.calls:
+            poll.register(call.connection.fileno(), select.POLLIN)
+        timeout_s = min(POLL_S, max(work.hedge_at - now, 0.0) or POLL_S)
+        return [number for number, _ in poll.poll(timeout_s * 1000)]
+
+    def _read(self, work: _Work, number: int) -> None:
+        """Read whole frames of one agent for as long as there is something to read."""
+        call = next((call for call in work.calls if call.connection.fileno() == number), None)
+        try:
+            while call is not None:
+                if call.answer is None:
+                    call.answer = call.connection.receive()
+                elif self._read_frame(work, call, call.answer):
+                    self._end_call(work, call)
+                    return
+                if not call.answer.pending:
+                    return
+        except RemoteError as error:
+            assert call is not None
+            work.calls.remove(call)
+            self._lose(work, call, error)
+
+    def _read_frame(self, work: _Work, call: _Call, answer: Answer) -> bool:
+        """Take one frame; True after the last of the answer."""
+        header, buffers = read_frame(answer, work.assembly.memory_for)
+        if header.kind == "end":
+            return True
+        visit = (header.sample, header.epoch)
+        key = call.visits.pop(visit, None)
+        if key is None:
+            raise ProtocolError(f"agent {call.share.member.name}: it sent {visit}, not asked for")
+        call.frames += 1
+        if visit in work.assembly.waiting:
+            self._take_frame(work, call.share.member, key, header, buffers)
+        return False
+
+    def _take_frame(
+        self, work: _Work, member: Member, key: SampleKey, header: FrameHeader, buffers: Buffers
+    ) -> None:
+        _count_frame(work.counts, header, buffers)
+        maker = self._shop.maker
+        match header.kind:
+            case "tensor":
+                self._shop.checks.consider(member, key, header, buffers)
+                self._take_tensor(work, key, header, buffers)
+            case "raw":
+                fields, isolated = raw_fields(header, buffers), header.code == "crashed"
+                self._hand_over(work, key, lambda: maker.from_raw(key, fields, isolated=isolated))
+            case _ if header.code == "corrupt":
+                self._hand_over(work, key, lambda: maker.replacement(key, header.reason))
+            case _:
+                self._make_here(work, key, "hedged")
+
+    def _take_tensor(
+        self, work: _Work, key: SampleKey, header: FrameHeader, buffers: Buffers
+    ) -> None:
+        if header.cut == work.assembly.target((key.sample, key.epoch)):
+            work.assembly.take_frame(header, buffers)
+            return
+        if header.cut not in self._shop.job.program.cuts:
+            raise ProtocolError(f"sample {key.sample}: the pipeline has no cut at {header.cut}")
+        record = record_of(header, buffers)
+        maker = self._shop.maker
+        self._hand_over(work, key, lambda: maker.from_cut(key, record, cut=header.cut))
+
+    def _end_call(self, work: _Work, call: _Call) -> None:
+        work.calls.remove(call)
+        for key in call.visits.values():
+            self._make_here(work, key, "hedged")
+
+    def _lose(self, work: _Work, call: _Call, error: HeadraceError) -> None:
+        """Go on without an agent that failed; a refused token is the caller's to mend."""
+        call.connection.close()
+        if isinstance(error, AuthError):
+            raise error
+        self._shop.fleet.report(call.share.member, error, step=work.step)
+        for key in call.visits.values():
+            self._make_here(work, key, "hedged")
+
+    def _hedge(self, work: _Work) -> None:
+        """Make here what agents still owe; whoever is first wins."""
+        work.hedge_at = float("inf")
+        for call in list(work.calls):
+            for key in call.visits.values():
+                self._make_here(work, key, "hedged")
+            if not call.frames:
+                late = DeadlineError(f"agent {call.share.member.name}: nothing came in time")
+                work.calls.remove(call)
+                self._lose(work, call, late)
+
+    def _make_here(self, work: _Work, key: SampleKey, how: str) -> None:
+        maker = self._shop.maker
+        self._hand_over(work, key, lambda: maker.make(key), how)
+
+    def _hand_over(
+        self, work: _Work, key: SampleKey, make: Callable[[], Made], how: str = ""
+    ) -> None:
+        """Let the decoding threads make a sample, unless they already do or it is settled."""
+        visit = (key.sample, key.epoch)
+        if visit in work.local or visit not in work.assembly.waiting:
+            return
+        work.local[visit] = how
+        self._shop.crew.submit(work.step, _Task(work.step, key, make, self._inbox))
+
+    def _take(self, work: _Work, delivery: Delivery) -> None:
+        visit = (delivery.key.sample, delivery.key.epoch)
+        if delivery.step != work.step or visit not in work.assembly.waiting:
+            return
+        work.counts.cpu_s += delivery.cpu_s
+        if isinstance(delivery.outcome, BaseException):
+            raise delivery.outcome
+        self._settle(work, visit, delivery.key, delivery.outcome)
+
+    def _settle(self, work: _Work, visit: Visit, key: SampleKey, made: Made) -> None:
+        counts = work.counts
+        counts.read_s += made.read_s
+        counts.transform_s += made.transform_s
+        counts.storage_bytes += made.storage_bytes
+        counts.local += work.local[visit] == "local"
+        counts.hedged += work.local[visit] == "hedged"
+        if made.reason:
+            work.replaced.append(self._replaced(work.step, key, made))
+        if made.record is None:
+            counts.dropped += 1
+            work.assembly.drop(visit)
+            return
+        counts.substituted += made.taken is not None
+        work.assembly.put(visit, made.record, taken=made.taken)
+
+    def _replaced(self, step: int, key: SampleKey, made: Made) -> Replaced:
+        return Replaced(
+            step=step,
+            sample=key.sample,
+            key=self._shop.maker.name(key),
+            taken=made.taken,
+            reason=made.reason,
+        )
+
+    def _abandon(self, work: _Work) -> None:
+        """Drop answers that nobody needs any more."""
+        for call in work.calls:
+            if call.visits:
+                call.connection.close()
+
+    def _finish(self, work: _Work) -> Gathered:
+        work.counts.samples = len(work.assembly.keys)
+        held = work.assembly.nbytes
+        batch = work.assembly.finish(
+            step=work.step,
+            epoch=work.epoch,
+            replaced=tuple(sorted(work.replaced, key=lambda item: item.sample)),
+        )
+        work.counts.cpu_s += time.thread_time() - work.begin_cpu
+        seconds = time.monotonic() - work.begin
+        return Gathered(batch, work.counts, seconds, held + batch.nbytes)
+
+    def _overdue(self, work: _Work) -> str:
+        names = ", ".join(str(sample) for sample, _ in list(work.assembly.waiting)[:5])
+        return (
+            f"step {work.step}: {len(work.assembly.waiting)} samples are missing after "
+            f"{self._shop.timeout_s:g} s (samples {names} …); is the storage hanging? "
+            "timeout_s sets the limit"
+        )
+
+
+def _count_frame(counts: Counts, header: FrameHeader, buffers: Buffers) -> None:
+    counts.wire_bytes += sum(buffer.nbytes for buffer in buffers)
+    counts.queued_s += header.queued_s
+    counts.read_s += header.read_s
+    counts.transform_s += header.transform_s
+    if header.kind == "tensor":
+        counts.tensor += 1
+        counts.ready += header.ready
+    elif header.kind == "raw":
+        counts.raw[header.code] += 1
+
+
+class _Task:
+    """One sample for the decoding threads: always leaves exactly one result."""
+
+    def __init__(self, step: int, key: SampleKey, make: Callable[[], Made], inbox: Inbox) -> None:
+        self._step = step
+        self._key = key
+        self._make = make
+        self._inbox = inbox
+
+    def __call__(self) -> None:
+        begin = time.thread_time()
+        try:
+            outcome: Made | BaseException = self._make()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the step is gathered
+            outcome = error
+        cpu_s = time.thread_time() - begin
+        self._inbox.put(Delivery(self._step, self._key, outcome, cpu_s))

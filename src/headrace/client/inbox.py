@@ -1,0 +1,63 @@
+"""Hands results from decoding threads to the thread that gathers a step, and wakes it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+from headrace.client.maker import Made
+from headrace.core.draws import SampleKey
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The end of one decoding task."""
+
+    step: int
+    key: SampleKey
+    outcome: Made | BaseException
+    cpu_s: float
+    """CPU that the task took [s]."""
+
+
+class Inbox:
+    """Many writers, one reader, who may wait on ``fileno`` together with sockets."""
+
+    def __init__(self) -> None:
+        self._items: deque[Delivery] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+
+    def put(self, delivery: Delivery) -> None:
+        """Leave a result. A full pipe is no loss: the reader is awake already."""
+        self._items.append(delivery)
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if not self._closed:
+                os.write(self._writer, b"!")
+
+    def take(self) -> list[Delivery]:
+        """Return all results left so far; never waits."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 4096)
+        taken = []
+        while self._items:
+            taken.append(self._items.popleft())
+        return taken
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there is something to take."""
+        return self._reader
+
+    def close(self) -> None:
+        """Close the pipe; results that come later are dropped."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._reader)
+                os.close(self._writer)

@@ -1,0 +1,200 @@
+"""The loader: batches of a job, in the job's order, one epoch per ``for`` loop."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from headrace.client.batch import Batch
+from headrace.client.config import LoaderConfig, config_of
+from headrace.client.counts import EpochSummary, EpochTally
+from headrace.client.machinery import Machinery, MachineryStatistics
+from headrace.client.position import Position
+from headrace.client.sources import Urls, find_source, weights_of
+from headrace.client.steplog import StepLog
+from headrace.core.errors import CallerError
+from headrace.core.job import JobSpec
+from headrace.prepare.job import OpenJob
+from headrace.prepare.profiles import profiles_of
+from headrace.transform.explain import KindExplanation, explain
+from headrace.transform.ops.user import UserOp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoaderStatistics:
+    """A loader at this moment."""
+
+    next_step: int
+    epoch: int
+    step_time_s: float
+    """Smoothed time of one step without waiting for data [s]."""
+
+    summary: EpochSummary
+    background: MachineryStatistics
+
+
+class Loader:
+    """Delivers a training job's batches; made to be iterated once per epoch.
+
+    The batches depend on the datasets, the pipeline, ``seed``, ``batch_size`` and the order
+    alone: not on agents, workers, ranks, or what failed on the way. Not thread-safe, and
+    bound to the process that made it.
+
+    Example:
+        >>> loader = Loader("/data/photos", pipeline=pipeline, batch_size=64)  # doctest: +SKIP
+        >>> for batch in loader:  # doctest: +SKIP
+        ...     train(batch["image"], batch["label"])
+    """
+
+    def __init__(self, urls: Urls, **options: Any) -> None:
+        """Open the datasets and, where agents are given, let them begin.
+
+        Args:
+            urls: One dataset, several, or a mapping from each to its weight in the mixture.
+            **options: The fields of :class:`~headrace.client.config.LoaderConfig`;
+                ``batch_size`` must be given.
+
+        Raises:
+            ConfigError: an option is unknown or wrong.
+            NotFoundError: a dataset or its index is not there.
+            AuthError: an agent refuses the token.
+            RefusedError: an agent refuses the job, and says why.
+            AgentUnavailableError: ``require_agents`` is set and one does not answer.
+        """
+        self.config: LoaderConfig = config_of(options)
+        self.job = _open(urls, self.config)
+        self._pid = os.getpid()
+        self._machinery = Machinery(self.job, self.config)
+        self._finalizer = weakref.finalize(self, self._machinery.close)
+        self._position = Position(self.job)
+        self._log = StepLog(self.config, self.job.spec.id)
+        self._tally = EpochTally(0)
+        self._pass = 0
+        self._handed_at: float | None = None
+        self._machinery.meet_agents(0)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Begin the next epoch, or go on in the one that a loaded state is in.
+
+        An epoch that was left early is not resumed: like a ``DataLoader``, the next loop begins
+        a new one.
+        """
+        self._require_open()
+        self._pass += 1
+        first, stop = self._position.begin_pass()
+        self._handed_at = None
+        if self._tally.epoch != self._position.epoch:
+            self._tally = EpochTally(self._position.epoch)
+        self._machinery.aim(first)
+        return self._batches(self._pass, stop)
+
+    def __len__(self) -> int:
+        """Return the number of steps in one epoch."""
+        return self.job.schedule.steps_per_epoch
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the step that comes next."""
+        return self._position.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next loop begin at the start of ``epoch``."""
+        self._position.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loop is: after batch k, a loader with this state goes on with k + 1.
+
+        Its size is constant. World size, agents and workers may be others on resuming.
+        """
+        return self._position.state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where ``state`` was taken.
+
+        Raises:
+            ConfigError: it is another job's (datasets, pipeline, seed or batch size differ).
+        """
+        self._position.load(state)
+
+    def summary(self) -> EpochSummary:
+        """Return what was delivered of the current epoch: counts, and replaced samples."""
+        return self._tally.summary()
+
+    def statistics(self) -> LoaderStatistics:
+        """Return what goes on now."""
+        return LoaderStatistics(
+            next_step=self._position.step,
+            epoch=self._position.epoch,
+            step_time_s=self._machinery.pace.read().step_time_s,
+            summary=self.summary(),
+            background=self._machinery.statistics(),
+        )
+
+    def explain(self) -> tuple[KindExplanation, ...]:
+        """Return what each op costs, what it does to the bytes and where it runs, per kind."""
+        profiles = profiles_of([source.index for source in self.job.sources])
+        return explain(self.job.program, profiles)
+
+    def close(self) -> None:
+        """Stop all threads; further loops are refused. May be called again."""
+        self._log.close()
+        self._finalizer()
+
+    def __reduce__(self) -> NoReturn:
+        raise CallerError(
+            "a loader holds threads and sockets and cannot be pickled or sent to another "
+            "process; make one in each process, with its rank and world"
+        )
+
+    def _batches(self, number: int, stop: int) -> Iterator[Batch]:
+        while self._position.step < stop:
+            if number != self._pass:
+                raise CallerError("another loop over this loader has begun; use one at a time")
+            yield self._next()
+        self._log.ended()
+        self._handed_at = None
+
+    def _next(self) -> Batch:
+        self._require_open()
+        step, asked = self._position.step, time.monotonic()
+        worked_s = asked - self._handed_at if self._handed_at is not None else None
+        self._machinery.pace.took(step, worked_s)
+        self._log.asked(self._machinery)
+        gathered = self._machinery.take(step)
+        self._handed_at = time.monotonic()
+        self._position.advance()
+        batch, wait_s = gathered.batch, self._handed_at - asked
+        self._tally.add(gathered.counts, batch.replaced, wait_s)
+        self._log.handed(gathered, wait_s)
+        return batch
+
+    def _require_open(self) -> None:
+        if os.getpid() != self._pid:
+            raise CallerError(
+                "a loader cannot be used in a forked process: its threads stayed behind; "
+                "make it after the fork"
+            )
+        if not self._finalizer.alive:
+            raise CallerError("the loader is closed; make a new one and load its state_dict")
+
+
+def _open(urls: Urls, config: LoaderConfig) -> OpenJob:
+    found = [find_source(url, weight) for url, weight in weights_of(urls).items()]
+    spec = JobSpec(
+        sources=tuple(source.spec for source in found),
+        schedule=config.schedule(),
+        pipeline=config.pipeline.to_json(),
+        on_corrupt=config.on_corrupt,
+    )
+    own = tuple(op.path for op in config.pipeline.ops if isinstance(op, UserOp))
+    return OpenJob(spec, [source.open for source in found], allowed_ops=own)

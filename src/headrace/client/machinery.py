@@ -1,0 +1,192 @@
+"""Everything of a loader that runs in the background, started and stopped as one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headrace.client.config import LoaderConfig
+from headrace.client.crew import Crew
+from headrace.client.fleet import AgentStatistics, Fleet
+from headrace.client.gather import Gathered, Gatherer, Workshop
+from headrace.client.maker import Maker
+from headrace.client.pace import Pace, Patience
+from headrace.client.prefetch import Prefetcher, PrefetchLimits, PrefetchStatistics
+from headrace.client.spotcheck import CheckStatistics, SpotChecks
+from headrace.client.tail import Tail
+from headrace.prepare.job import OpenJob
+from headrace.prepare.profiles import fields_of, profiles_of
+from headrace.transform.fingerprint import fingerprint
+from headrace.transform.ops.user import UserOp
+from headrace.transform.split import SplitPlan, plan_split
+from headrace.wire.messages import Fingerprint, RegisterJob
+
+FETCHING_THREADS = 3
+"""Steps fetched from agents at the same time: one is read, one is on its way, one is asked for."""
+
+JOIN_S = 5.0
+"""Longest wait for a thread to end when a loader is closed [s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MachineryStatistics:
+    """What goes on in the background."""
+
+    prefetch: PrefetchStatistics
+    agents: tuple[AgentStatistics, ...]
+    checks: CheckStatistics
+    waiting_tasks: int
+    """Samples that wait for a decoding thread."""
+
+
+class Machinery:
+    """The threads of one loader. ``take`` is for one thread; ``close`` may be called by any."""
+
+    def __init__(self, job: OpenJob, config: LoaderConfig) -> None:
+        self._job = job
+        self._config = config
+        self.pace = Pace(0)
+        self.plan = _plan(job)
+        self._targets = _targets(job, self.plan)
+        self._crew = Crew(config.threads())
+        self._fleet = Fleet(config.endpoints(), job=job.spec.id, message=self._registration())
+        allowed = allowed_ops(job)
+        self._maker = Maker(job, self._targets, allowed_ops=allowed)
+        self._checks = SpotChecks(
+            config.check_every, crew=self._crew, maker=self._maker, fleet=self._fleet
+        )
+        self._prefetcher: Prefetcher | None = None
+        self._expected = -1
+
+    def meet_agents(self, step: int) -> None:
+        """Register the job with all agents, so that they prepare from ``step`` on."""
+        self._fleet.start(step, require=self._config.require_agents)
+
+    def aim(self, step: int) -> None:
+        """Make sure that ``step`` is the next one that is made."""
+        if self._prefetcher is not None and self._expected == step:
+            return
+        self._stop_prefetching()
+        self.pace.restart(step)
+        self._expected = step
+        self._prefetcher = self._started(step)
+
+    def take(self, step: int) -> Gathered:
+        """Wait for a step and hand it over; an error ends the prefetching."""
+        self.aim(step)
+        assert self._prefetcher is not None
+        try:
+            gathered = self._prefetcher.take(step, self._config.timeout_s)
+        except Exception:
+            self._stop_prefetching()
+            raise
+        self._expected = step + 1
+        return gathered
+
+    def statistics(self) -> MachineryStatistics:
+        """Describe what goes on now."""
+        idle = PrefetchStatistics(
+            ready_steps=0,
+            ready_bytes=0,
+            making_steps=0,
+            budget_bytes=self._config.prefetch_bytes,
+        )
+        return MachineryStatistics(
+            prefetch=self._prefetcher.statistics() if self._prefetcher else idle,
+            agents=self._fleet.statistics(),
+            checks=self._checks.statistics(),
+            waiting_tasks=self._crew.waiting(),
+        )
+
+    def close(self) -> None:
+        """Stop all threads and wait for them, a few seconds at most."""
+        if self._prefetcher is not None:
+            self._prefetcher.stop()
+        self._crew.close(JOIN_S)
+        self._fleet.close(JOIN_S)
+        self._stop_prefetching()
+
+    def _stop_prefetching(self) -> None:
+        prefetcher, self._prefetcher = self._prefetcher, None
+        if prefetcher is not None:
+            prefetcher.stop()
+            prefetcher.join(JOIN_S)
+
+    def _started(self, step: int) -> Prefetcher:
+        limits = PrefetchLimits(
+            steps=self._config.prefetch_steps, budget_bytes=self._config.prefetch_bytes
+        )
+        prefetcher = Prefetcher(step, limits)
+        shop = self._workshop(prefetcher)
+        prefetcher.start([Gatherer(shop) for _ in range(self._threads())])
+        return prefetcher
+
+    def _workshop(self, prefetcher: Prefetcher) -> Workshop:
+        config = self._config
+        return Workshop(
+            job=self._job,
+            targets=self._targets,
+            rank=config.rank,
+            world=config.world,
+            fleet=self._fleet,
+            crew=self._crew,
+            maker=self._maker,
+            pace=self.pace,
+            patience=Patience(config.patience_s, config.grace_s),
+            checks=self._checks,
+            tail=Tail(self._job.program, config.memory),
+            timeout_s=config.timeout_s,
+            closed=prefetcher.stopped,
+        )
+
+    def _threads(self) -> int:
+        """Return how many steps are made at once: enough to keep agents, or the crew, busy."""
+        config = self._config
+        if config.agents:
+            return min(config.prefetch_steps, FETCHING_THREADS)
+        per_rank = max(config.batch_size // config.world, 1)
+        return min(config.prefetch_steps, 1 + math.ceil(2 * self._crew.size / per_rank))
+
+    def _registration(self) -> _Registration:
+        return _Registration(self._job, self.plan, self._config.world, self.pace)
+
+
+class _Registration:
+    """Makes the message that registers a job; the golden vectors are run once."""
+
+    def __init__(self, job: OpenJob, plan: SplitPlan, world: int, pace: Pace) -> None:
+        self._job = job
+        self._plan = plan
+        self._world = world
+        self._pace = pace
+        self._fingerprint: Fingerprint | None = None
+
+    def __call__(self, roster: tuple[str, ...], step: int) -> RegisterJob:
+        if self._fingerprint is None:
+            ours = fingerprint(self._job.program)
+            self._fingerprint = Fingerprint(versions=ours.versions, golden=ours.golden)
+        return RegisterJob(
+            spec=self._job.spec,
+            world=self._world,
+            cuts=self._plan.cuts,
+            fingerprint=self._fingerprint,
+            roster=roster,
+            start_step=step,
+            step_time_s=self._pace.read().step_time_s or None,
+        )
+
+
+def allowed_ops(job: OpenJob) -> tuple[str, ...]:
+    """Return the import paths of the job's own ops, which its trainer may run."""
+    return tuple(op.path for op in job.program.ops if isinstance(op, UserOp))
+
+
+def _plan(job: OpenJob) -> SplitPlan:
+    profiles = profiles_of([source.index for source in job.sources])
+    return plan_split(job.program, profiles)
+
+
+def _targets(job: OpenJob, plan: SplitPlan) -> dict[str, int]:
+    """Return the cut at which a batch takes each kind: the rest runs over all its rows at once."""
+    fields = fields_of([source.index for source in job.sources])
+    return {kind: max(cut, job.program.tail_of(fields[kind])) for kind, cut in plan.cuts.items()}

@@ -1,0 +1,228 @@
+"""Makes one sample on the trainer, and decides what stands in for one that cannot be made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.core.draws import SampleKey
+from headrace.core.errors import (
+    AgentUnavailableError,
+    CorruptSampleError,
+    DeadlineError,
+    HeadraceError,
+    NotFoundError,
+    StorageError,
+)
+from headrace.core.record import Record
+from headrace.prepare.isolate import run_isolated
+from headrace.prepare.job import OpenJob
+from headrace.prepare.sample import Prepared, finish_cut, finish_raw
+from headrace.prepare.substitute import ATTEMPTS, Substitutes
+from headrace.wire.frames import FrameHeader
+
+READ_TRIES = 3
+"""Attempts to read a sample before it counts as unreadable."""
+
+RETRY_DELAY_S = 0.2
+"""Pause before the second attempt [s]; doubled before each further one."""
+
+UNREADABLE = (StorageError, NotFoundError, AgentUnavailableError, DeadlineError)
+
+FetchRaw = Callable[[SampleKey], Mapping[str, bytes]]
+"""Gets a sample's encoded fields from an agent, for a trainer that cannot see the storage."""
+
+
+class Pause(Protocol):
+    """``time.sleep``, or a test's."""
+
+    def __call__(self, seconds: float, /) -> None:
+        """Wait."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """A sample at its target cut, or the decision to do without it."""
+
+    record: Record | None
+    """None: its rows are dropped."""
+
+    taken: int | None = None
+    """Id of the sample that stands in, when it is not the scheduled one."""
+
+    reason: str = ""
+    """Why another one stands in, or none does."""
+
+    read_s: float = 0.0
+    transform_s: float = 0.0
+    storage_bytes: int = 0
+
+
+class Maker:
+    """Makes samples from storage or from what agents sent. Thread-safe."""
+
+    def __init__(
+        self,
+        job: OpenJob,
+        targets: Mapping[str, int],
+        *,
+        fetch_raw: FetchRaw | None = None,
+        allowed_ops: tuple[str, ...] = (),
+        pause: Pause = time.sleep,
+    ) -> None:
+        self._job = job
+        self._targets = targets
+        self._fetch_raw = fetch_raw
+        self._allowed_ops = allowed_ops
+        self._pause = pause
+        self._substitutes = Substitutes(job)
+        self._preparers = [job.preparer(source) for source in range(len(job.sources))]
+
+    def make(self, key: SampleKey) -> Made:
+        """Make a sample from the bytes in storage, or its replacement."""
+        return self._guarded(key, lambda: self._from_storage(key))
+
+    def recompute(self, key: SampleKey, *, stop: int) -> Record:
+        """Make a sample up to a cut, without a stand-in.
+
+        Raises:
+            CorruptSampleError: it cannot be decoded.
+        """
+        return self._prepare(key, stop=stop).record
+
+    def from_raw(self, key: SampleKey, fields: Mapping[str, bytes], *, isolated: bool) -> Made:
+        """Make a sample from the encoded fields of a raw frame, or its replacement.
+
+        Args:
+            key: The visit of the sample.
+            fields: Encoded bytes by field name.
+            isolated: Decode in a process of its own: the sample crashed an agent's worker.
+        """
+        make = self._in_a_process if isolated else self._from_fields
+        return self._guarded(key, lambda: make(key, fields))
+
+    def from_cut(self, key: SampleKey, record: Record, *, cut: int) -> Made:
+        """Go on with a sample that an agent brought to an earlier cut than the batch's."""
+        return self._guarded(key, lambda: self._from_cut(key, record, cut))
+
+    def replacement(self, key: SampleKey, reason: str) -> Made:
+        """Return what the job's policy puts in the place of a sample that cannot be made.
+
+        Raises:
+            CorruptSampleError: the policy is ``raise``, or no replacement could be made either.
+        """
+        match self._job.spec.on_corrupt:
+            case "drop-from-batch":
+                return Made(record=None, reason=reason)
+            case "substitute":
+                return self._substitute(key, reason)
+            case _:
+                raise CorruptSampleError(
+                    f"{self._name(key)}: {reason}; repair or remove it, or choose "
+                    "on_corrupt='substitute' or 'drop-from-batch'"
+                )
+
+    def name(self, key: SampleKey) -> str:
+        """Return a sample's name inside its dataset."""
+        return self._job.place(key.sample).location.key
+
+    def _name(self, key: SampleKey) -> str:
+        place = self._job.place(key.sample)
+        return f"{self._job.spec.sources[place.source].url}/{place.location.key}"
+
+    def _guarded(self, key: SampleKey, make: Callable[[], Made]) -> Made:
+        try:
+            return make()
+        except CorruptSampleError as error:
+            return self.replacement(key, str(error))
+        except UNREADABLE as error:
+            return self.replacement(key, f"unreadable: {error}")
+
+    def _substitute(self, key: SampleKey, reason: str) -> Made:
+        last: HeadraceError | None = None
+        for other in self._substitutes.of(key):
+            try:
+                made = self._from_storage(other)
+            except (CorruptSampleError, *UNREADABLE) as error:
+                last = error
+                continue
+            return Made(
+                record=made.record,
+                taken=other.sample,
+                reason=reason,
+                read_s=made.read_s,
+                transform_s=made.transform_s,
+                storage_bytes=made.storage_bytes,
+            )
+        raise CorruptSampleError(
+            f"{self._name(key)}: {reason}; none of {ATTEMPTS} replacements could be made either "
+            f"(the last: {last}); is the storage reachable? `headrace inspect` lists broken samples"
+        ) from last
+
+    def _from_storage(self, key: SampleKey) -> Made:
+        location = self._job.place(key.sample).location
+        done = self._prepare(key, stop=self._targets[location.kind])
+        return _made(done, storage_bytes=location.length)
+
+    def _prepare(self, key: SampleKey, *, stop: int) -> Prepared:
+        place = self._job.place(key.sample)
+        preparer = self._preparers[place.source]
+        if preparer is not None:
+            return self._patiently(lambda: preparer.prepare(place.location, key, stop=stop))
+        if self._fetch_raw is None:
+            url = self._job.spec.sources[place.source].url
+            raise StorageError(f"{url}: not visible from this host, and no agent serves it")
+        fields = self._fetch_raw(key)
+        return finish_raw(self._job.program, place.location, fields, key, stop=stop)
+
+    def _patiently(self, prepare: Callable[[], Prepared]) -> Prepared:
+        for delay_s in _delays():
+            try:
+                return prepare()
+            except (StorageError, DeadlineError):
+                self._pause(delay_s)
+        return prepare()
+
+    def _from_fields(self, key: SampleKey, fields: Mapping[str, bytes]) -> Made:
+        location = self._job.place(key.sample).location
+        stop = self._targets[location.kind]
+        return _made(finish_raw(self._job.program, location, fields, key, stop=stop))
+
+    def _in_a_process(self, key: SampleKey, fields: Mapping[str, bytes]) -> Made:
+        location = self._job.place(key.sample).location
+        begin = time.perf_counter()
+        record = run_isolated(
+            self._job.program.pipeline,
+            location,
+            fields,
+            key,
+            stop=self._targets[location.kind],
+            allowed_ops=self._allowed_ops,
+        )
+        return Made(record=record, transform_s=time.perf_counter() - begin)
+
+    def _from_cut(self, key: SampleKey, record: Record, cut: int) -> Made:
+        stop = self._targets[self._job.kind(key.sample)]
+        return _made(finish_cut(self._job.program, record, key, cut=cut, stop=stop))
+
+
+def raw_fields(header: FrameHeader, buffers: Sequence[memoryview]) -> dict[str, bytes]:
+    """Return the encoded fields of a raw frame."""
+    names = (field.name for field in header.fields)
+    return {name: bytes(data) for name, data in zip(names, buffers, strict=True)}
+
+
+def _made(done: Prepared, *, storage_bytes: int = 0) -> Made:
+    return Made(
+        record=done.record,
+        read_s=done.read_s,
+        transform_s=done.transform_s,
+        storage_bytes=storage_bytes,
+    )
+
+
+def _delays() -> Iterator[float]:
+    return (RETRY_DELAY_S * 2**attempt for attempt in range(READ_TRIES - 1))

@@ -1,0 +1,56 @@
+"""The ops that the trainer runs over a whole batch, into memory of its choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy.typing as npt
+
+from headrace.client.batch import Column
+from headrace.core.draws import SampleKey
+from headrace.core.record import AnyArray, Record
+from headrace.transform.program import Program
+
+Memory = Callable[[tuple[int, ...], npt.DTypeLike], AnyArray]
+"""Gives uninitialised memory for a block: NumPy's, or pinned by a framework."""
+
+
+class Tail:
+    """Finishes batches of one program. Thread-safe."""
+
+    def __init__(self, program: Program, memory: Memory) -> None:
+        self.memory = memory
+        self._program = program
+
+    def stacks(self, fields: set[str], start: int) -> bool:
+        """Tell whether the ops from ``start`` on may run over stacked samples with these fields."""
+        return start >= self._program.tail_of(fields)
+
+    def run(self, record: Record, key: SampleKey, start: int) -> Record:
+        """Run the remaining ops on one sample."""
+        return self._program.run(record, key, start=start, stop=self._program.sample_ops)
+
+    def run_stacked(self, blocks: Mapping[str, AnyArray], start: int) -> dict[str, AnyArray]:
+        """Run the remaining ops on stacked samples ``[n, ...]``."""
+        out = {
+            name: place
+            for name, block in blocks.items()
+            if (place := self._place(name, block, start)) is not None
+        }
+        return self._program.run_stacked(blocks, start=start, out=out)
+
+    def run_batch(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Run the ops that join samples."""
+        return self._program.run_batch(dict(columns))
+
+    def _place(self, name: str, block: AnyArray, start: int) -> AnyArray | None:
+        """Return memory for a field's result; None where no op changes the field.
+
+        One sample is done twice to learn the form of the result; a thousandth of a batch.
+        """
+        if not len(block):
+            return None
+        first = self._program.run_stacked({name: block[:1]}, start=start)[name]
+        if first.shape[1:] == block.shape[1:] and first.base is block:
+            return None
+        return self.memory((len(block), *first.shape[1:]), first.dtype)

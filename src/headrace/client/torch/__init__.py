@@ -1,0 +1,1 @@
+"""The loader for PyTorch: the only room that imports torch."""
