@@ -150,10 +150,11 @@ def _photo_group(recipes: Recipes, source: Source) -> _Group:
 
 
 def _shard_group(file: str, members: tuple[PhotoRecipe, ...], sources: dict[str, Source]) -> _Group:
-    names = sorted({member.source for member in members})
+    names = {member.source for member in members}
+    classes = {name: label for label, name in enumerate(sorted(sources))}
     return _Group(
         load=lambda: {name: _open_photo(sources[name].path) for name in names},
-        makers={file: partial(_shard_bytes, members)},
+        makers={file: partial(_shard_bytes, members, classes)},
     )
 
 
@@ -162,13 +163,14 @@ def _open_photo(path: Path) -> Image.Image:
         return image.convert("L" if image.mode == "L" else "RGB")
 
 
-def _shard_bytes(members: tuple[PhotoRecipe, ...], photos: dict[str, Image.Image]) -> bytes:
+def _shard_bytes(
+    members: tuple[PhotoRecipe, ...], classes: dict[str, int], photos: dict[str, Image.Image]
+) -> bytes:
     buffer = io.BytesIO()
-    classes = sorted(photos)
     with tarfile.open(fileobj=buffer, mode="w") as shard:
         for recipe in members:
             _add(shard, f"{recipe.file}.jpg", photo_bytes(recipe, photos[recipe.source]))
-            _add(shard, f"{recipe.file}.cls", str(classes.index(recipe.source)).encode())
+            _add(shard, f"{recipe.file}.cls", str(classes[recipe.source]).encode())
             _add(shard, f"{recipe.file}.txt", caption(recipe).encode())
     return buffer.getvalue()
 

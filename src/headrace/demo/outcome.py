@@ -1,4 +1,4 @@
-"""What the segments of a demo add up to: figures, ratios, and whether the bytes were equal. Pure."""
+"""What the segments of a demo add up to: figures, ratios, equality of bytes. Pure."""
 
 from __future__ import annotations
 
@@ -64,6 +64,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     samples_hedged: int
     samples_local: int
     samples_substituted: int
+    read_s_per_sample: float
+    """Time a sample's bytes were read for, wherever that was [s]."""
+
+    transform_s_per_sample: float
+    """Time a sample was transformed for, wherever that was; more where a CPU is shared [s]."""
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +86,7 @@ def figures(segments: Sequence[Segment]) -> Figures:
     waits = np.array([step.wait_s for step in steps])
     total_s = sum(segment.counted_s for segment in segments)
     samples = sum(step.samples for step in steps)
+    delivered = sum(step.samples for segment in segments for step in segment.steps)
     return Figures(
         steps=len(steps),
         samples=samples,
@@ -96,6 +102,8 @@ def figures(segments: Sequence[Segment]) -> Figures:
         samples_hedged=sum(segment.end.samples_hedged for segment in segments),
         samples_local=sum(segment.end.samples_local for segment in segments),
         samples_substituted=sum(len(segment.end.substituted) for segment in segments),
+        read_s_per_sample=sum(segment.end.read_s for segment in segments) / delivered,
+        transform_s_per_sample=sum(segment.end.transform_s for segment in segments) / delivered,
     )
 
 

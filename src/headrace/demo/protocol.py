@@ -94,6 +94,12 @@ class SegmentEnd(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     samples_local: int
     """Read and decoded here."""
 
+    read_s: float
+    """Time spent reading, summed over samples and hosts [s]."""
+
+    transform_s: float
+    """Time spent transforming, summed over samples and hosts [s]."""
+
     substituted: dict[int, str]
     """Corrupt sample → why it was replaced."""
 

@@ -107,7 +107,7 @@ def plan_dataset(sources: Sequence[Source], size: DatasetSize, *, seed: int) -> 
         photos=tuple(_loose(recipe, truncated=n in cut) for n, recipe in enumerate(loose)),
         shards=tuple(_shards([_plain(recipe) for recipe in captioned])),
         clips=tuple(_clip(clips, number, seed) for number in range(size.clips)),
-        copies=tuple((f"clips/{name}/original.mp4", name) for name in clips),
+        copies=tuple((f"{name}/original.mp4", name) for name in clips),
     )
 
 
@@ -142,7 +142,7 @@ def _loose(recipe: PhotoRecipe, *, truncated: bool) -> PhotoRecipe:
     format_: Format = "jpg" if truncated else recipe.format
     return replace(
         recipe,
-        file=f"photos/{recipe.source}/{recipe.file}.{format_}",
+        file=f"{recipe.source}/{recipe.file}.{format_}",
         format=format_,
         keep=0.4 if truncated else 1.0,
     )
@@ -154,7 +154,7 @@ def _plain(recipe: PhotoRecipe) -> PhotoRecipe:
 
 def _shards(captioned: list[PhotoRecipe]) -> list[tuple[str, tuple[PhotoRecipe, ...]]]:
     return [
-        (f"captioned/{first // SHARD_SAMPLES:03d}.tar", tuple(captioned[first:][:SHARD_SAMPLES]))
+        (f"captioned-{first // SHARD_SAMPLES:03d}.tar", tuple(captioned[first:][:SHARD_SAMPLES]))
         for first in range(0, len(captioned), SHARD_SAMPLES)
     ]
 
@@ -166,7 +166,7 @@ def _clip(names: Sequence[str], number: int, seed: int) -> ClipRecipe:
     width, height = sizes[draws.integer(len(sizes))]
     frames = 32 + draws.integer(64)
     return ClipRecipe(
-        file=f"clips/{name}/{number:03d}.mp4",
+        file=f"{name}/{number:03d}.mp4",
         source=name,
         start=draws.integer(SOURCE_FRAMES - frames),
         frames=frames,

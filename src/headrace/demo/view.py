@@ -88,7 +88,7 @@ class PlainView:
         """Remember how many steps each loader will take."""
         self._totals, self._done = dict(totals), dict.fromkeys(totals, 0)
 
-    def stepped(self, run: str, step: Stepped) -> None:
+    def stepped(self, run: str, step: Stepped) -> None:  # noqa: ARG002
         """Print a line at every quarter of the loader's steps."""
         self._done[run] += 1
         self.progress(run, self._done[run], self._totals[run])

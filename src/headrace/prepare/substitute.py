@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from headrace.core.draws import Draws, SampleKey
+from headrace.dataset.location import Kind
+from headrace.dataset.media import KINDS
 from headrace.prepare.job import OpenJob
 
 ATTEMPTS = 16
@@ -29,7 +31,7 @@ class Substitutes:
 
     def __init__(self, job: OpenJob) -> None:
         self._job = job
-        self._alike: dict[tuple[int, str], np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
+        self._alike: dict[tuple[int, Kind], np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
 
     def of(self, key: SampleKey) -> Iterator[SampleKey]:
         """Yield at most ``ATTEMPTS`` replacements for a visit, best known order first."""
@@ -43,10 +45,11 @@ class Substitutes:
                 yield SampleKey(seed=key.seed, epoch=key.epoch, sample=sample)
 
     def _samples_like(
-        self, source: int, kind: str
+        self, source: int, kind: Kind
     ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         found = self._alike.get((source, kind))
         if found is None:
-            found = np.flatnonzero(self._job.sources[source].index.kind_mask(kind))
+            index = self._job.sources[source].index
+            found = np.flatnonzero(index.kinds == KINDS.index(kind))
             self._alike[source, kind] = found
         return found

@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.report.units import seconds
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BASELINE = "#c2683b"
 OURS = "#0f766e"
+ALARM = "#d98e3f"
 NEUTRAL = "#94a0ae"
 MUTED = "#d5dae1"
 
@@ -73,14 +76,15 @@ class Bar:
     """Part's name, colour and length."""
 
 
-def dots_on_log_scale(
+def durations_on_log_scale(
     series: Sequence[Series], *, x_label: str, y_label: str, breaks: Sequence[float] = ()
 ) -> str:
-    """Draw values that span decades, one dot each, with a line at every break."""
+    """Draw durations [s] that span decades, one dot each, with a line at every break."""
     with _axes(height=3.2) as (figure, axes):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: seconds(value))
         for line in series:
-            axes.plot(line.x, line.y, "o", ms=4, mew=0, alpha=0.85, color=line.colour)
+            axes.plot(line.x, line.y, "o", ms=4.5, mew=0, alpha=0.85, color=line.colour)
         for place in breaks:
             axes.axvline(place, color=MUTED, lw=1, ls=(0, (4, 3)))
         _label(axes, x_label, y_label)
@@ -91,7 +95,7 @@ def dots_on_log_scale(
 def lines(
     series: Sequence[Series], *, x_label: str, y_label: str, breaks: Sequence[float] = ()
 ) -> str:
-    """Draw lines from zero up, stepped, with a line at every break."""
+    """Draw lines from zero up, stepped; NaN interrupts a line; a line marks every break."""
     with _axes(height=2.4) as (figure, axes):
         for line in series:
             axes.plot(line.x, line.y, drawstyle="steps-mid", color=line.colour, lw=1.8)
@@ -144,8 +148,8 @@ def areas(
             axes.set_ylim(0, 1.02)
             axes.set_xlim(series[0].x[0], series[0].x[-1])
             axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-            axes.set_title(title, loc="left", fontsize=10, pad=22 if axes is first else 6)
-            _legend(axes, [(line.label, line.colour) for line in series])
+            axes.set_title(title, loc="left", fontsize=10, pad=20 if axes is first else 6)
+            _legend(axes, [(line.label, line.colour) for line in series], beside=True)
             _mark_spans(axes, spans, named=axes is first)
             axes.set_ylabel(y_label)
         figure.axes[-1].set_xlabel(x_label)
@@ -184,14 +188,14 @@ def _label(axes: Axes, x_label: str, y_label: str) -> None:
     axes.set_ylabel(y_label)
 
 
-def _legend(axes: Axes, entries: Sequence[tuple[str, str]]) -> None:
+def _legend(axes: Axes, entries: Sequence[tuple[str, str]], *, beside: bool = False) -> None:
     from matplotlib.patches import Patch
 
     axes.legend(
         handles=[Patch(color=colour, label=label) for label, colour in entries],
-        loc="lower right",
+        loc="upper left" if beside else "lower right",
         bbox_to_anchor=(1.0, 1.0),
-        ncols=len(entries),
+        ncols=1 if beside else len(entries),
         fontsize=9,
         handlelength=1.0,
         handleheight=0.9,

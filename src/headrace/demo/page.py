@@ -1,0 +1,310 @@
+"""The demo's report: what was compared, what came out, and everything needed to doubt it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from headrace.demo.meter import CpuSample
+from headrace.demo.outcome import Figures, Segment
+from headrace.demo.premise import premise_line
+from headrace.demo.result import Comparison, DemoResult, tables
+from headrace.report import plots
+from headrace.report.blocks import Block, Facts, Figure, Headline, Headlines, Page, Prose
+from headrace.report.units import bytes_, percent, ratio, seconds
+
+HOST_WORK, TRAINER, AGENTS = "host work", "trainer", "agents"
+_FLOOR_S = 1e-5
+"""Shortest wait that the logarithmic axis shows [s]."""
+
+
+def report_page(result: DemoResult) -> Page:
+    """Return the whole report."""
+    main_table, off_table = tables(result)
+    return Page(
+        title="headrace demo: one training loop, fed twice",
+        lead=_lead(result),
+        blocks=(
+            _headlines(result.main),
+            Prose(text=f"Premise: {premise_line(result.main.premise)}."),
+            main_table,
+            _waits(result.main),
+            *_where_time_went(result),
+            _ready(result.main),
+            _cpus(result),
+            off_table,
+            _facts(result),
+        ),
+    )
+
+
+def _lead(result: DemoResult) -> str:
+    baseline, headrace = result.main.baseline, result.main.headrace
+    return (
+        f"The same {baseline.steps} steps, first with {result.baseline_name}, then with headrace, "
+        "whose agents prepare the samples of the coming steps on the storage side. The loop waited "
+        f"{percent(baseline.stall_share)} of its time for data before and "
+        f"{percent(headrace.stall_share)} with headrace. Every batch is the same, bit by bit."
+        if not result.unequal
+        else "The batches of the two loaders DIFFER; no other figure on this page counts."
+    )
+
+
+def _headlines(comparison: Comparison) -> Headlines:
+    baseline, headrace, measured = comparison.baseline, comparison.headrace, comparison.ratio
+
+    def pair(before: str, after: str) -> str:
+        return f"{before} → {after}"
+
+    return Headlines(
+        items=(
+            Headline(
+                value=f"× {ratio(measured.stall)}",
+                label="time waiting for data",
+                detail=pair(percent(baseline.stall_share), percent(headrace.stall_share)),
+            ),
+            Headline(
+                value=f"× {ratio(measured.p99)}",
+                label="P99 wait per step",
+                detail=pair(seconds(baseline.wait_p99_s), seconds(headrace.wait_p99_s)),
+            ),
+            Headline(
+                value=f"× {ratio(measured.trainer_cpu)}",
+                label="trainer CPU per sample",
+                detail=pair(
+                    seconds(baseline.trainer_cpu_s_per_sample),
+                    seconds(headrace.trainer_cpu_s_per_sample),
+                ),
+            ),
+            Headline(
+                value=f"× {ratio(measured.throughput)}",
+                label="samples per second",
+                detail=pair(f"{baseline.samples_per_s:.0f}", f"{headrace.samples_per_s:.0f}"),
+            ),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    label: str
+    colour: str
+    segments: tuple[Segment, ...]
+
+
+def _runs(comparison: Comparison) -> tuple[_Run, _Run]:
+    ours = tuple(one for one in comparison.segments if one.plan.mode == "headrace")
+    theirs = tuple(one for one in comparison.segments if one.plan.mode != "headrace")
+    return _Run("baseline", plots.BASELINE, theirs), _Run("headrace", plots.OURS, ours)
+
+
+def _breaks(comparison: Comparison) -> list[float]:
+    firsts = [one.counted[0].step - 0.5 for one in comparison.segments[::2]]
+    return firsts[1:]
+
+
+def _waits(comparison: Comparison) -> Figure:
+    series = [
+        plots.Series(
+            label=run.label,
+            colour=run.colour,
+            x=[step.step for segment in run.segments for step in segment.counted],
+            y=[max(_FLOOR_S, step.wait_s) for segment in run.segments for step in segment.counted],
+        )
+        for run in _runs(comparison)
+    ]
+    return Figure(
+        title="Wait for each step's batch",
+        svg=plots.durations_on_log_scale(
+            series, x_label="step", y_label="wait", breaks=_breaks(comparison)
+        ),
+        caption="One dot per counted step, on a logarithmic scale; both loaders run the same "
+        "steps. A dashed line is where one segment ends and the next begins.",
+    )
+
+
+def _where_time_went(result: DemoResult) -> Sequence[Block]:
+    runs = _runs(result.main)
+    loop = [
+        plots.Bar(
+            label=run.label,
+            parts=(
+                ("accelerator step", plots.NEUTRAL, 1e3 * result.main.premise.step_s),
+                ("waiting for data", plots.ALARM, 1e3 * figures.wait_mean_s),
+            ),
+        )
+        for run, figures in zip(runs, _both(result.main), strict=True)
+    ]
+    cpu = [
+        plots.Bar(
+            label=run.label,
+            parts=(
+                ("on the trainer", plots.BASELINE, 1e3 * figures.trainer_cpu_s_per_sample),
+                ("on storage", plots.OURS, 1e3 * _storage_cpu_s(result, run)),
+            ),
+        )
+        for run, figures in zip(runs, _both(result.main), strict=True)
+    ]
+    return (
+        Figure(
+            title="Where the loop's time went",
+            svg=plots.bars(loop, x_label="mean time per step [ms]"),
+            caption="The accelerator's time is emulated by sleeping, so it costs no CPU.",
+        ),
+        Figure(
+            title="Where the CPU time of loading was spent",
+            svg=plots.bars(cpu, x_label="CPU time per sample [ms]"),
+            caption="headrace moves the work to where CPUs are idle; it does not make it vanish. "
+            "Storage time includes samples that were prepared ahead at a segment's end.",
+        ),
+    )
+
+
+def _both(comparison: Comparison) -> tuple[Figures, Figures]:
+    return comparison.baseline, comparison.headrace
+
+
+def _storage_cpu_s(result: DemoResult, run: _Run) -> float:
+    spent = samples = 0.0
+    for segment in run.segments:
+        begin, end = segment.steps[0].begin_s, segment.steps[-1].end_s
+        spent += spent_between(result.cpu, AGENTS, begin, end)
+        samples += sum(step.samples for step in segment.steps)
+    return spent / samples
+
+
+def spent_between(samples: Sequence[CpuSample], group: str, begin_s: float, end_s: float) -> float:
+    """Return the CPU time [s] that a group of processes spent in a stretch of time."""
+    total = 0.0
+    for before, sample in pairwise(samples):
+        inside = min(sample.at_s, end_s) - max(before.at_s, begin_s)
+        total += max(0.0, inside) * sample.of.get(group, 0.0)
+    return total
+
+
+def _ready(comparison: Comparison) -> Figure:
+    series = [
+        plots.Series(
+            label=run.label,
+            colour=run.colour,
+            x=[x for one in run.segments for x in (*_steps(one), one.counted[-1].step + 0.5)],
+            y=[y for one in run.segments for y in (*_ready_batches(one), math.nan)],
+        )
+        for run in _runs(comparison)
+    ]
+    return Figure(
+        title="Batches that lay ready",
+        svg=plots.lines(series, x_label="step", y_label="batches", breaks=_breaks(comparison)),
+        caption="Depth of the prefetch queue when the loop asked for its next batch; at zero the "
+        "loop waits.",
+    )
+
+
+def _steps(segment: Segment) -> list[int]:
+    return [step.step for step in segment.counted]
+
+
+def _ready_batches(segment: Segment) -> list[int]:
+    return [step.ready_batches for step in segment.counted]
+
+
+def _cpus(result: DemoResult) -> Figure:
+    origin = result.cpu[0].at_s
+    at = [sample.at_s - origin for sample in result.cpu]
+    trainer_cpus = len(result.main.premise.cpus.trainer)
+    storage_cpus = len(result.main.premise.cpus.storage)
+    host = [_share(sample, HOST_WORK, trainer_cpus) for sample in result.cpu]
+    loading = [_share(sample, TRAINER, trainer_cpus) for sample in result.cpu]
+    agents = [_share(sample, AGENTS, storage_cpus) for sample in result.cpu]
+    trainer = (
+        plots.Series(label="host work", colour=plots.NEUTRAL, x=at, y=host),
+        plots.Series(label="training process", colour=plots.BASELINE, x=at, y=loading),
+        plots.Series(
+            label="other", colour=plots.MUTED, x=at, y=_rest(result.cpu, "trainer", host, loading)
+        ),
+    )
+    storage = (
+        plots.Series(label="agents", colour=plots.OURS, x=at, y=agents),
+        plots.Series(
+            label="other", colour=plots.MUTED, x=at, y=_rest(result.cpu, "storage", agents)
+        ),
+    )
+    spans = [
+        plots.Span(
+            begin=segment.steps[0].begin_s - origin,
+            end=segment.steps[-1].end_s - origin,
+            label="headrace" if segment.plan.mode == "headrace" else "baseline",
+            colour=plots.OURS if segment.plan.mode == "headrace" else plots.BASELINE,
+        )
+        for segment in result.segments
+    ]
+    return Figure(
+        title="CPU of both sides over time",
+        svg=plots.areas(
+            [("Trainer's CPUs", trainer), ("Storage's CPUs", storage)],
+            spans,
+            x_label="time [s]",
+            y_label="busy",
+        ),
+        caption="The last two segments have the premise turned off. Between segments trainer "
+        "processes start; other: this demo itself, and whatever else ran on the machine.",
+    )
+
+
+def _share(sample: CpuSample, group: str, cpus: int) -> float:
+    return min(1.0, sample.of.get(group, 0.0) / cpus)
+
+
+def _rest(samples: Sequence[CpuSample], side: str, *known: Sequence[float]) -> list[float]:
+    return [
+        max(0.0, sample.busy[side] - sum(values))
+        for sample, *values in zip(samples, *known, strict=True)
+    ]
+
+
+def _facts(result: DemoResult) -> Facts:
+    made_at, machine, dataset = result.provenance, result.provenance.machine, result.dataset
+    plan = result.main.segments[0].plan
+    substituted = {
+        sample: reason
+        for segment in result.segments
+        for sample, reason in segment.end.substituted.items()
+    }
+    return Facts(
+        title="How to doubt this",
+        items=(
+            ("command", made_at.command),
+            ("date", made_at.date),
+            (
+                "machine",
+                f"{machine.cpu}, {machine.cpus_usable} CPUs, {bytes_(machine.memory_bytes)}, "
+                f"{machine.system}, Python {machine.python}",
+            ),
+            ("commit", made_at.commit),
+            ("premise", premise_line(result.main.premise)),
+            ("premise off", premise_line(result.off.premise)),
+            (
+                "step time",
+                f"calibrated: storage's CPUs prepare a batch in {seconds(result.prepare_batch_s)}",
+            ),
+            ("baseline", result.baseline_name),
+            (
+                "batches",
+                f"{plan.batch_size} samples; {plan.warmup_steps} warm-up steps per segment are "
+                "left out for both loaders; segments run in turns",
+            ),
+            ("stall, per pair", ", ".join(ratio(one.stall) for one in result.main.repeats)),
+            (
+                "trainer CPU, per pair",
+                ", ".join(ratio(one.trainer_cpu) for one in result.main.repeats),
+            ),
+            (
+                "dataset",
+                f"{dataset.samples} samples, {bytes_(dataset.size_bytes)}. {dataset.origin}",
+            ),
+            ("substituted", "; ".join(f"{n}: {why}" for n, why in substituted.items()) or "none"),
+            ("pipeline", result.pipeline),
+        ),
+    )
