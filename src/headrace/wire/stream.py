@@ -60,12 +60,9 @@ class SocketReader:
     def readline(self, limit: int = -1) -> bytes:
         """Return one line with its end, or ``limit`` bytes of it."""
         limit = BUFFER_BYTES if limit < 0 else min(limit, BUFFER_BYTES)
-        while True:
-            stop = min(self._end, self._begin + limit)
-            found = self._memory.find(b"\n", self._begin, stop)
-            if found >= 0 or stop - self._begin == limit or not self._refill_behind():
-                break
-        begin, self._begin = self._begin, stop if found < 0 else found + 1
+        while (stop := self._line_end(limit)) < 0 and self._refill_behind():
+            pass
+        begin, self._begin = self._begin, stop if stop >= 0 else self._end
         return bytes(self._view[begin : self._begin])
 
     def fileno(self) -> int:
@@ -82,6 +79,14 @@ class SocketReader:
     def close(self) -> None:
         """Let go of the socket; it closes when its other owners have as well."""
         self._keep_open.close()
+
+    def _line_end(self, limit: int) -> int:
+        """Return where the line that begins the buffer ends; -1 when that is still to come."""
+        stop = min(self._end, self._begin + limit)
+        found = self._memory.find(b"\n", self._begin, stop)
+        if found >= 0:
+            return found + 1
+        return stop if stop - self._begin == limit else -1
 
     def _read_all(self) -> bytes:
         whole = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Where batches for PyTorch lie: pinned when there is a CUDA device, so that copies to it overlap."""
+"""Where batches for PyTorch lie: pinned where there is a CUDA device, so that copies overlap."""
 
 from __future__ import annotations
 
