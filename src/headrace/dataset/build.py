@@ -85,7 +85,7 @@ def build_index(
         StorageError: the root cannot be listed.
     """
     options = options or ScanOptions()
-    listing = _list(storage)
+    listing = list_dataset(storage)
     kept = _reusable(previous, options)
     fresh = [file for file in listing.files if kept.get(file.path) != file]
     reused = {file.path for file in listing.files} - {file.path for file in fresh}
@@ -110,12 +110,18 @@ def build_index(
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
+class Listing:
+    """The files of a dataset."""
+
     files: Sequence[FileInfo]
+    """Those that may hold samples, in path order."""
+
     ignored: Counter[str]
+    """Extension → number of the other files."""
 
 
-def _list(storage: Storage) -> _Listing:
+def list_dataset(storage: Storage) -> Listing:
+    """List the files below the root, but for those whose name or folder starts with a dot."""
     files, ignored = [], Counter[str]()
     for file in storage.list():
         if is_hidden(file.path):
@@ -124,7 +130,7 @@ def _list(storage: Storage) -> _Listing:
             ignored[extension(file.path)] += 1
         else:
             files.append(file)
-    return _Listing(files, ignored)
+    return Listing(files, ignored)
 
 
 def _nothing(storage: Storage, ignored: Counter[str]) -> str:

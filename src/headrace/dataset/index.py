@@ -1,6 +1,6 @@
 """The index: one row per sample, held as Arrow columns, kept as one Parquet file.
 
-It has no Python object per sample: a million samples take about a hundred bytes each.
+It has no Python object per sample: a million samples take about two hundred bytes each.
 ``digest`` names which samples there are and where their bytes are. It is the same for
 every copy of a dataset, whenever and with however many threads it was scanned; the
 modification stamps, which do differ, serve only to notice files that changed.
@@ -126,7 +126,7 @@ class Index:
         return KINDS[int(self.kinds[self._checked(sample)])]
 
     def location(self, sample: int) -> SampleLocation:
-        """Return where one sample's bytes are and what is known about them (about 10 µs).
+        """Return where one sample's bytes are and what is known about them (about 25 µs).
 
         Raises:
             CallerError: there is no such sample.

@@ -6,7 +6,9 @@ The columns are part of the file format; ``SCHEMA_VERSION`` changes with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from operator import attrgetter
 
 import msgspec
 import pyarrow as pa
@@ -67,53 +69,46 @@ version of a decoder library reads from a header."""
 BATCH_ROWS = 65_536
 """Rows that are held as Python values before they become Arrow [rows]."""
 
-_PLAIN = tuple(
-    name
-    for name in SCHEMA.names
-    if name not in ("fields", "member_offsets", "member_lengths", "keyframes")
-)
-
 
 class RowBuilder:
-    """Collects samples into Arrow tables without keeping an object per sample."""
+    """Collects samples into Arrow tables; keeps at most ``BATCH_ROWS`` of them as objects."""
 
     def __init__(self) -> None:
-        self._batches: list[pa.Table] = []
-        self._layouts: dict[tuple[tuple[str, str], ...], str] = {}
-        self._clear()
+        self._tables: list[pa.Table] = []
+        self._batch: list[SampleLocation] = []
 
     def append(self, location: SampleLocation) -> None:
         """Add one row."""
-        columns = self._columns
-        for name in _PLAIN:
-            columns[name].append(getattr(location, name))
-        members = location.members
-        columns["fields"].append(self._layout(tuple((m.field, m.name) for m in members)))
-        columns["member_offsets"].append([m.offset for m in members])
-        columns["member_lengths"].append([m.length for m in members])
-        columns["keyframes"].append(location.keyframes)
-        if len(columns["key"]) >= BATCH_ROWS:
+        self._batch.append(location)
+        if len(self._batch) >= BATCH_ROWS:
             self._flush()
 
     def finish(self) -> pa.Table:
         """Return all rows as one table and forget them."""
         self._flush()
-        batches, self._batches = self._batches, []
-        return pa.concat_tables(batches) if batches else SCHEMA.empty_table()
-
-    def _clear(self) -> None:
-        self._columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
+        tables, self._tables = self._tables, []
+        return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
     def _flush(self) -> None:
-        if self._columns["key"]:
-            arrays = [pa.array(self._columns[f.name], type=f.type) for f in SCHEMA]
-            self._batches.append(pa.Table.from_arrays(arrays, schema=SCHEMA))
-            self._clear()
+        batch, self._batch = self._batch, []
+        if batch:
+            arrays = [pa.array(_column(f.name, batch), type=f.type) for f in SCHEMA]
+            self._tables.append(pa.Table.from_arrays(arrays, schema=SCHEMA))
 
-    def _layout(self, pairs: tuple[tuple[str, str], ...]) -> str:
-        if pairs not in self._layouts:
-            self._layouts[pairs] = msgspec.json.encode(pairs).decode()
-        return self._layouts[pairs]
+
+def _column(name: str, batch: Sequence[SampleLocation]) -> list[object]:
+    if name == "fields":
+        return [_layout(tuple((m.field, m.name) for m in row.members)) for row in batch]
+    if name == "member_offsets":
+        return [[m.offset for m in row.members] for row in batch]
+    if name == "member_lengths":
+        return [[m.length for m in row.members] for row in batch]
+    return list(map(attrgetter(name), batch))
+
+
+@lru_cache(maxsize=1024)
+def _layout(pairs: tuple[tuple[str, str], ...]) -> str:
+    return msgspec.json.encode(pairs).decode()
 
 
 def canonical_buffers(column: pa.Array) -> Iterator[memoryview]:

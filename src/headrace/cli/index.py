@@ -1,0 +1,135 @@
+"""``headrace index``: lists a dataset's samples and where their bytes are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from headrace.cli.tables import bytes_text, seconds_text, write_json
+from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.dataset.build import BuildProgress, OnProgress, build_index
+from headrace.dataset.describe import Description, describe
+from headrace.dataset.index import DEFAULT_PATH, Index
+from headrace.dataset.scan import ScanOptions
+from headrace.dataset.side import SideFiles
+from headrace.storage.opening import open_storage
+
+
+@click.command()
+@click.argument("url")
+@click.option("--out", help="Put the index into this .parquet file, not below URL.")
+@click.option("--text-field", default="text", show_default=True, help="JSON key or column of text.")
+@click.option("--workers", default=8, show_default=True, help="Files read at the same time.")
+@click.option("--full", is_flag=True, help="Scan every file, also those that did not change.")
+@click.option("--json", "json_file", help="Write the summary as JSON to a file, - for stdout.")
+def command(
+    url: str, *, out: str | None, text_field: str, workers: int, full: bool, json_file: str | None
+) -> int:
+    r"""List the samples of the dataset at URL, and where their bytes are.
+
+    Folders of images, videos and sounds (class folders become labels), WebDataset shards,
+    Parquet files and JSON lines (also .gz and .zst) are understood, and mixed as they come.
+    Files that did not change since the last time are not read again. What is broken is
+    listed by `headrace inspect`.
+
+    \b
+    Examples:
+      headrace index /data/images
+      headrace index /mnt/readonly/c4 --out ~/c4.parquet --text-field content
+    """
+    if out is not None and not out.endswith(".parquet"):
+        raise CallerError(f"--out {out} must end in .parquet; write --out {out}.parquet")
+    begin = time.perf_counter()
+    storage = open_storage(url)
+    side = SideFiles(storage) if out is None else SideFiles.beside(out)
+    previous = None if full else _previous(url if out is None else out)
+    options = ScanOptions(text_field=text_field, workers=workers)
+    with _progress_bar() as on_progress:
+        index = build_index(
+            storage, options=options, previous=previous, side=side, on_progress=on_progress
+        )
+    index.save(storage) if out is None else index.save(out)
+    place = str(Path(out).expanduser()) if out else f"{storage.url}/{DEFAULT_PATH}"
+    _report(describe(index), place, time.perf_counter() - begin, json_file)
+    return 0 if len(index) else 1
+
+
+def _previous(place: str) -> Index | None:
+    try:
+        return Index.load(place)
+    except NotFoundError:
+        return None
+    except CorruptDataError as error:
+        click.echo(f"headrace: scanning everything: {error}", err=True)
+        return None
+
+
+@contextmanager
+def _progress_bar() -> Iterator[OnProgress]:
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("indexing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("files, {task.fields[samples]} new samples"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None, samples=0)
+
+        def show(progress: BuildProgress) -> None:
+            bar.update(
+                task,
+                total=progress.files_total,
+                completed=progress.files_done,
+                samples=progress.samples,
+            )
+
+        yield show
+
+
+def _report(description: Description, place: str, took_s: float, json_file: str | None) -> None:
+    broken = sum(group.broken for group in description.groups)
+    if json_file:
+        write_json(
+            json_file,
+            {
+                "index": place,
+                "digest": description.digest,
+                "samples": description.samples,
+                "files": description.files,
+                "file_bytes": description.file_bytes,
+                "broken_samples": broken,
+                "problem_files": len(description.problems),
+                "took_s": took_s,
+            },
+        )
+    if json_file == "-":
+        return
+    table = Table(
+        box=SIMPLE_HEAD,
+        title_justify="left",
+        title=f"{place} · {description.digest[:12]} · {seconds_text(took_s)}",
+    )
+    for name in ("kind", "in", "samples", "bytes", "CPU to decode", "broken"):
+        table.add_column(name, justify="left" if name in ("kind", "in") else "right")
+    for group in description.groups:
+        table.add_row(
+            group.kind,
+            group.container,
+            f"{group.samples:,}",
+            bytes_text(group.size_bytes.total),
+            seconds_text(group.cost_s.total),
+            f"{group.broken:,}" if group.broken else "",
+        )
+    Console().print(table)
+    for problem in description.problems:
+        click.echo(f"headrace: {problem.file}: {problem.reason}", err=True)
