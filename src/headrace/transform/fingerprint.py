@@ -103,11 +103,18 @@ def _differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
 
 def _outcome(program: Program, field: str, data: bytes, key: SampleKey) -> str:
     try:
-        return record_digest(program.run({field: data}, key, stop=program.sample_ops))
+        return record_digest(
+            program.run({field: _value(field, data)}, key, stop=program.sample_ops)
+        )
     except CorruptSampleError:
         return "corrupt"
     except ConfigError as error:
         return f"cannot run: {error}"
+
+
+def _value(field: str, data: bytes) -> bytes | str:
+    """Return what a dataset's reader gives for the field: texts come decoded."""
+    return data.decode() if field == "text" else data
 
 
 @lru_cache(maxsize=1)

@@ -122,6 +122,9 @@ class ArrayOp(Op, frozen=True):
     elementwise: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
+    in_place: ClassVar[bool] = False
+    """``out`` may be ``array`` itself: dtype and shape stay."""
+
     def compute(self, array: AnyArray, out: AnyArray | None = None) -> AnyArray:
         """Return the result, in ``out`` if given; ``array`` is left as it was."""
         raise NotImplementedError

@@ -84,11 +84,14 @@ class Program:
         self._check_cuts(start, stop)
         carried: dict[str, _Carried] = dict(record)
         framed: set[tuple[int, str]] = set()
+        received = {id(value) for value in record.values()}
         for position in range(start, stop):
             op = self.ops[position]
             for field in op.fields:
                 if field in carried and (position, field) not in framed:
-                    value = self._step(position, field, carried.pop(field), key)
+                    value = carried.pop(field)
+                    own = id(value) not in received
+                    value = self._step(position, field, value, key, own=own)
                     carried[op.target(field)] = value
                     framed.add((self._framings.get((position, field), -1), field))
         return {name: _settled(value) for name, value in carried.items()}
@@ -138,9 +141,14 @@ class Program:
         if start > stop:
             raise ConfigError(f"cannot run from op {start} back to op {stop}")
 
-    def _step(self, position: int, field: str, value: _Carried, key: SampleKey) -> _Carried:
+    def _step(
+        self, position: int, field: str, value: _Carried, key: SampleKey, *, own: bool
+    ) -> _Carried:
         op = self.ops[position]
         try:
+            if isinstance(op, ArrayOp):
+                array = require_array(_settled(value), op, field)
+                return op.compute(array, array if own and op.in_place else None)
             return self._apply(position, field, value, key)
         except CorruptSampleError as error:
             raise CorruptSampleError(
@@ -156,8 +164,6 @@ class Program:
             return pictures.map(op.window(*pictures.size, draws).apply)
         if isinstance(op, PictureOp):
             return op.apply(_pictures(value, op, field), draws)
-        if isinstance(op, ArrayOp):
-            return op.compute(require_array(_settled(value), op, field))
         if isinstance(op, ValueOp):
             return op.apply(_settled(value), draws)
         raise TypeError(f"op {op.name} is of no known kind")

@@ -142,12 +142,12 @@ class _ClipReader:
     def _seek(self, target: int) -> None:
         """Go to the last keyframe that is displayed no later than ``target``.
 
-        Containers index keyframes by decoding time, which may be earlier than display time: if
-        the frame found is too late, the keyframes before it are tried, then the start.
+        Some containers seek by decoding time, which may be earlier than display time: if
+        the frame found is too late, the keyframe before it is tried, then the start.
         """
-        place = bisect_right(self._keyframes, target)
-        for keyframe in (*reversed(self._keyframes[max(0, place - 2) : place]), self._start):
-            self._container.seek(keyframe, stream=self._stream, backward=True)
+        earlier = self._keyframes[: bisect_right(self._keyframes, target)][-2:-1]
+        for place in (target, *earlier, self._start):
+            self._container.seek(place, stream=self._stream, backward=True)
             self._frames = self._decode()
             self._shown, self._opened = None, True
             self._next = self._advance()

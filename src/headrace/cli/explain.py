@@ -1,0 +1,211 @@
+"""``headrace explain``: what each op costs on a dataset, and where it will run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.core.record import Record
+from headrace.dataset.index import Index
+from headrace.dataset.media import KINDS, extension
+from headrace.dataset.reader import SampleReader, decode_fields
+from headrace.storage.opening import open_storage
+from headrace.storage.port import Storage
+from headrace.transform import ops
+from headrace.transform.explain import KindExplanation, Row, explain, measured
+from headrace.transform.pipeline import Pipeline
+from headrace.transform.program import Program
+from headrace.transform.split import KindProfile, Premise
+
+_FORMATS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "webp": "webp"}
+_DEFAULT_FRAMES = 16
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@click.command()
+@click.argument("url")
+@click.option(
+    "--pipeline",
+    "pipeline_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="JSON file of a pipeline; without it, the usual crop-flip-normalise is explained.",
+)
+@click.option("--allow-op", "allowed", multiple=True, help="Import path that user ops may have.")
+@click.option(
+    "--measure", metavar="N", type=click.IntRange(1), help="Time N real samples of each kind."
+)
+@click.option(
+    "--bandwidth", type=float, default=1.25e9, show_default=True, help="Storage to trainer [B/s]."
+)
+@click.option("--json", "json_file", help="Write the same as JSON to a file, - for stdout.")
+def command(
+    url: str,
+    *,
+    pipeline_file: Path | None,
+    allowed: tuple[str, ...],
+    measure: int | None,
+    bandwidth: float,
+    json_file: str | None,
+) -> None:
+    r"""Show what each op costs on the dataset at URL, and where it will run.
+
+    \b
+    Examples:
+      headrace explain /data/images
+      headrace explain /data/images --pipeline train.json --measure 20 --json -
+    """
+    pipeline = _pipeline(pipeline_file, allowed)
+    program = Program(pipeline)
+    storage = open_storage(url)
+    index = Index.load(storage)
+    explained = explain(program, profiles_of(index), Premise(bandwidth=bandwidth))
+    if measure is not None:
+        explained = tuple(
+            measured(program, kind, _records(storage, index, kind.kind, measure))
+            for kind in explained
+        )
+    if json_file:
+        _write_json(json_file, url, pipeline, explained)
+    if json_file != "-":
+        _print_tables(explained)
+
+
+def default_pipeline() -> Pipeline:
+    """Return the pipeline that most image and clip models train with."""
+    return Pipeline(
+        [
+            ops.DecodeImage(),
+            ops.DecodeVideo(_DEFAULT_FRAMES),
+            ops.DecodeText(),
+            ops.RandomResizedCrop(224),
+            ops.RandomHorizontalFlip(),
+            ops.ToFloat(),
+            ops.Normalize(_IMAGENET_MEAN, _IMAGENET_STD),
+        ]
+    )
+
+
+def profiles_of(index: Index) -> tuple[KindProfile, ...]:
+    """Return the typical sample of each kind in an index, most bytes first.
+
+    Raises:
+        CallerError: the index holds no samples.
+    """
+    profiles = [
+        _profile(index, name, index.kinds == code)
+        for code, name in enumerate(KINDS)
+        if (index.kinds == code).any()
+    ]
+    if not profiles:
+        raise CallerError("the dataset has no samples to explain; see `headrace inspect`")
+    return tuple(sorted(profiles, key=lambda profile: -profile.nbytes * profile.samples))
+
+
+def _profile(index: Index, kind: str, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> KindProfile:
+    rows = np.flatnonzero(mask)
+    width, height = (_mean(index.column(name)[mask]) for name in ("width", "height"))
+    first = index.location(int(rows[0]))
+    return KindProfile(
+        kind=kind,
+        samples=len(rows),
+        nbytes=float(index.lengths[mask].mean()),
+        width=width,
+        height=height,
+        frames=max(1.0, _mean(index.column("frames")[mask])) if kind == "video" else 1,
+        gops=max(1.0, float(len(first.keyframes))),
+        codec=_FORMATS.get(extension(first.file), "") if kind == "image" else "",
+    )
+
+
+def _mean(values: np.ndarray[Any, np.dtype[np.generic]]) -> float:
+    known = values.astype(np.float64)
+    known = known[np.isfinite(known)]
+    return float(known.mean()) if len(known) else 0.0
+
+
+def _pipeline(path: Path | None, allowed: tuple[str, ...]) -> Pipeline:
+    if path is None:
+        return default_pipeline()
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(f"pipeline file {path} cannot be read: {error.strerror}") from error
+    return Pipeline.from_json(text, allowed=allowed)
+
+
+def _records(storage: Storage, index: Index, kind: str, count: int) -> Iterator[Record]:
+    """Yield records of a kind, spread evenly over the dataset; unreadable ones are left out."""
+    reader = SampleReader(storage)
+    rows = np.flatnonzero(index.kinds == KINDS.index(kind))
+    for row in rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]:
+        location = index.location(int(row))
+        try:
+            yield decode_fields(location, reader.read_raw(location))
+        except CorruptDataError as error:
+            click.echo(f"headrace: {location.key} is left out: {error}", err=True)
+
+
+def _print_tables(explained: tuple[KindExplanation, ...]) -> None:
+    console = Console()
+    for kind in explained:
+        basis = f"measured on {kind.measured_on}" if kind.measured_on else "estimated from headers"
+        table = Table(title=f"{kind.kind}: {kind.samples} samples, {basis}", title_justify="left")
+        for name in ("#", "op", "runs on", "CPU ms", "bytes in", "bytes out"):
+            table.add_column(name, justify="left" if name in ("op", "runs on") else "right")
+        for row in kind.rows:
+            table.add_row(*_cells(row), style="dim" if row.place == "-" else None)
+        console.print(table)
+        console.print(_summary(kind), highlight=False)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    if row.place == "-":
+        return (str(row.position), row.op, "-", "", "", "")
+    cpu = "with above" if row.joined else f"{row.cpu_s * 1e3:.3f}"
+    sizes = (f"{row.bytes_in:,.0f}", f"{row.bytes_out:,.0f}")
+    return (str(row.position), row.op, row.place, cpu, *sizes)
+
+
+def _summary(kind: KindExplanation) -> str:
+    place = f"storage runs ops 0 to {kind.cut - 1}" if kind.cut else "storage sends raw bytes"
+    return (
+        f"  {place}: {kind.storage_s * 1e3:.2f} ms CPU there, {kind.trainer_s * 1e3:.2f} ms on the "
+        f"trainer, {kind.wire_bytes:,.0f} B per sample on the wire\n"
+    )
+
+
+def _write_json(
+    target: str, url: str, pipeline: Pipeline, explained: tuple[KindExplanation, ...]
+) -> None:
+    document = {
+        "url": url,
+        "pipeline_digest": pipeline.digest,
+        "kinds": [_as_json(kind) for kind in explained],
+    }
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    if target == "-":
+        sys.stdout.write(text.decode() + "\n")
+        return
+    try:
+        Path(target).write_bytes(text + b"\n")
+    except OSError as error:
+        raise CallerError(f"cannot write {target}: {error.strerror}") from error
+
+
+def _as_json(kind: KindExplanation) -> dict[str, object]:
+    return {
+        **msgspec.to_builtins(kind),
+        "storage_s": kind.storage_s,
+        "trainer_s": kind.trainer_s,
+        "wire_bytes": kind.wire_bytes,
+    }
