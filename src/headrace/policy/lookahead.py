@@ -213,15 +213,14 @@ class Lookahead:
         for sample, epoch in zip(event.samples, event.epochs, strict=True):
             item = job.add(event.step, job.plan.foresee(sample, epoch))
             answer = self._answer_now(job, item, event)
-            if answer is None and item.state == "planned":
-                if queue_s + item.cost_s > event.wait_s:
-                    answer = self._raw(job, item, event.request, *_LATE)
-                else:
-                    queue_s += item.cost_s / max(self._allowed, 1)
-            if answer is None:
-                self._wait(job, item, event, now)
-            else:
+            if answer is None and self._needs_s(item, queue_s, now) > event.wait_s:
+                answer = self._raw(job, item, event.request, *_LATE)
+            if answer is not None:
                 actions += answer
+                continue
+            if item.state == "planned":
+                queue_s += item.cost_s / max(self._allowed, 1)
+            self._wait(job, item, event, now)
         job.extend()
         return actions
 
@@ -300,7 +299,14 @@ class Lookahead:
         else:
             self._jobs[item.visit.job].forget(item)
 
+    def _needs_s(self, item: Item, queue_s: float, now: float) -> float:
+        """Return how long until an item will be ready, by the estimates."""
+        if item.state == "running":
+            return max(0.0, item.started + item.cost_s - now)
+        return queue_s + item.cost_s
+
     def _queue_s(self, now: float) -> float:
+        """Return how long until a worker is free for what is asked for next."""
         waited = sum(job.waited_cost_s() for job in self._jobs.values())
         running = sum(max(0.0, i.started + i.cost_s - now) for i in self._running.values())
         free = max(self._allowed - len(self._running), 0)

@@ -1,0 +1,172 @@
+"""What holds for the consumer queue whatever happens, in whatever order."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, seed, settings
+from hypothesis import strategies as st
+
+from headrace.policy.lookahead import Lookahead, LookaheadLimits
+from headrace.policy.lookahead_events import (
+    AskCancelled,
+    Asked,
+    Broken,
+    Crashed,
+    Drop,
+    Event,
+    Finished,
+    Grow,
+    GrowAsked,
+    GuardDecided,
+    JobChanged,
+    JobRemoved,
+    Planned,
+    Refuse,
+    Sent,
+    Serve,
+    ServeMissing,
+    ServeRaw,
+    Start,
+    Tick,
+)
+
+BUDGET = 40 * 4096
+
+
+class Plan:
+    def due(self, step: int) -> list[Planned]:
+        return [self.foresee(sample, 0) for sample in range(step * 3, step * 3 + 3)]
+
+    def foresee(self, sample: int, epoch: int) -> Planned:
+        return Planned(
+            sample=sample, epoch=epoch, kind="ab"[sample % 2],
+            cost_s=0.01 * (1 + sample % 5), nbytes=4096 * (1 + sample % 3),
+        )  # fmt: skip
+
+
+class World:
+    """Carries out actions and checks each against what the queue may do."""
+
+    def __init__(self) -> None:
+        self.queue = Lookahead(LookaheadLimits(memory=BUDGET, workers=3))
+        self.now = 0.0
+        self.reserved: dict[int, int] = {}
+        self.running: list[int] = []
+        self.sending: list[int] = []
+        self.ready: set[int] = set()
+        self.open: dict[int, int] = {}
+        self.answers: Counter[int] = Counter()
+        self.jobs: set[str] = set()
+        self.requests = 0
+
+    def tell(self, event: Event) -> None:
+        for action in self.queue.handle(event, self.now):
+            match action:
+                case Start():
+                    assert action.ticket not in self.reserved
+                    self.reserved[action.ticket] = action.nbytes
+                    self.running.append(action.ticket)
+                case Grow():
+                    self.reserved[action.ticket] = action.nbytes
+                case Refuse():
+                    self.running.remove(action.ticket)
+                    del self.reserved[action.ticket]
+                case Drop():
+                    self.ready.remove(action.ticket)
+                    del self.reserved[action.ticket]
+                case Serve():
+                    self.ready.remove(action.ticket)
+                    self.sending.append(action.ticket)
+                    self.answers[action.request] += 1
+                case ServeRaw() | ServeMissing():
+                    self.answers[action.request] += 1
+        held = sum(-(-nbytes // 4096) * 4096 for nbytes in self.reserved.values())
+        assert held == self.queue.statistics().memory_used_bytes <= BUDGET
+        assert len(self.running) <= 3
+
+    def finish(self, ticket: int, nbytes: int) -> None:
+        self.running.remove(ticket)
+        self.reserved[ticket] = min(nbytes, self.reserved[ticket])
+        self.ready.add(ticket)
+        self.tell(Finished(ticket=ticket, nbytes=self.reserved[ticket], seconds=0.02))
+
+    def fail(self, event: Broken | Crashed) -> None:
+        self.running.remove(event.ticket)
+        del self.reserved[event.ticket]
+        self.tell(event)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("jjaaaaffffffgbcsssxturk"), st.integers(0, 60), st.integers(0, 9)),
+    max_size=120,
+)
+
+
+def play(world: World, letter: str, number: int, choice: int) -> None:
+    name = f"job{choice % 2}"
+    world.now += 0.01 * choice
+    if letter == "j":
+        world.jobs.add(name)
+        world.tell(JobChanged(job=name, plan=Plan(), start_step=number % 20, step_time_s=0.1))
+    elif letter == "k" and name in world.jobs:
+        world.jobs.remove(name)
+        world.tell(JobRemoved(job=name))
+    elif letter == "a" and name in world.jobs:
+        world.requests += 1
+        samples = range(number, number + 1 + choice)
+        world.open[world.requests] = len(samples)
+        world.tell(
+            Asked(
+                request=world.requests, job=name, step=number // 3, rank=choice % 2, world=2,
+                samples=samples, epochs=[0] * len(samples), consumed_step=number // 3 - choice % 4,
+                step_time_s=0.05 * choice, wait_s=0.1 * choice, raw=choice == 7,
+            )
+        )  # fmt: skip
+    elif letter == "u" and world.requests:
+        request = 1 + number % world.requests
+        if world.open.pop(request, None) is not None:
+            world.tell(AskCancelled(request=request))
+    elif letter == "s" and world.sending:
+        ticket = world.sending.pop(number % len(world.sending))
+        del world.reserved[ticket]
+        world.tell(Sent(ticket=ticket))
+    elif letter == "x":
+        world.tell(GuardDecided(workers=1 + choice % 3, transform=choice < 7, reason="busy"))
+    elif letter == "t":
+        world.tell(Tick())
+    elif world.running and letter in "fgbcr":
+        ticket = world.running[number % len(world.running)]
+        if letter == "f":
+            world.finish(ticket, 1 + number * 300)
+        elif letter == "g":
+            world.tell(GrowAsked(ticket=ticket, nbytes=world.reserved[ticket] + number * 1000))
+        elif letter == "b":
+            world.fail(Broken(ticket=ticket, code="corrupt", reason="x"))
+        else:
+            world.fail(Crashed(ticket=ticket, reason="x"))
+
+
+@seed(20260101)
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_every_question_gets_exactly_one_answer_and_memory_adds_up(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    world = World()
+    for letter, number, choice in steps:
+        play(world, letter, number, choice)
+    world.now += 100.0
+    world.tell(Tick())
+    for request, asked in world.open.items():
+        assert world.answers[request] == asked
+    for name in list(world.jobs):
+        world.tell(JobRemoved(job=name))
+    for ticket in list(world.running):
+        world.finish(ticket, 1)
+    for ticket in list(world.sending):
+        world.sending.remove(ticket)
+        del world.reserved[ticket]
+        world.tell(Sent(ticket=ticket))
+    assert not world.reserved
+    assert world.queue.statistics().memory_used_bytes == 0
