@@ -135,55 +135,71 @@ def test_a_connection_that_the_agent_closed_while_idle_is_opened_again_once() ->
 
 
 def test_a_fresh_connection_that_breaks_is_not_tried_again() -> None:
-    with scripted(None, plain(b"{}")) as (script, endpoint), connected(endpoint) as connection:
-        with pytest.raises(AgentUnavailableError, match="is it running"):
-            connection.call("GET", "/", Pong)
+    with (
+        scripted(None, plain(b"{}")) as (script, endpoint),
+        connected(endpoint) as connection,
+        pytest.raises(AgentUnavailableError, match="is it running"),
+    ):
+        connection.call("GET", "/", Pong)
         assert len(script.requests) == 1
 
 
 def test_after_an_answer_with_connection_close_the_next_call_connects_anew() -> None:
     answers = [plain(b'{"n": 1}', extra="Connection: close\r\n"), plain(b'{"n": 2}')]
-    with scripted(*answers) as (script, endpoint), connected(endpoint) as connection:
+    with scripted(*answers) as (_script, endpoint), connected(endpoint) as connection:
         assert connection.call("GET", "/", Pong).n == 1
         assert connection.call("GET", "/", Pong).n == 2
 
 
 def test_a_refused_token_is_an_auth_error() -> None:
     body = b'{"error": "a token is needed", "code": "unauthorized"}'
-    with scripted(plain(body, "401 Unauthorized")) as (_, endpoint):
-        with connected(endpoint) as connection, pytest.raises(AuthError, match="token is needed"):
-            connection.call("GET", "/", Pong)
+    with (
+        scripted(plain(body, "401 Unauthorized")) as (_, endpoint),
+        connected(endpoint) as connection,
+        pytest.raises(AuthError, match="token is needed"),
+    ):
+        connection.call("GET", "/", Pong)
 
 
 def test_a_refusal_carries_its_code_and_sentence() -> None:
     body = b'{"error": "not below a root", "code": "outside-roots"}'
-    with scripted(plain(body, "403 Forbidden")) as (_, endpoint), connected(endpoint) as connection:
-        with pytest.raises(RefusedError, match="not below a root") as caught:
-            connection.call("GET", "/", Pong)
+    with (
+        scripted(plain(body, "403 Forbidden")) as (_, endpoint),
+        connected(endpoint) as connection,
+        pytest.raises(RefusedError, match="not below a root") as caught,
+    ):
+        connection.call("GET", "/", Pong)
     assert caught.value.code == "outside-roots"
 
 
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", plain(b"<html>")])
 def test_something_else_behind_the_address_is_a_protocol_error(answer: bytes) -> None:
-    with scripted(answer) as (_, endpoint), connected(endpoint) as connection:
-        with pytest.raises(ProtocolError, match=r"agent http"):
-            connection.call("GET", "/", Pong)
+    with (
+        scripted(answer) as (_, endpoint),
+        connected(endpoint) as connection,
+        pytest.raises(ProtocolError, match=r"agent http"),
+    ):
+        connection.call("GET", "/", Pong)
 
 
 def test_silence_ends_in_a_deadline_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with connected(Endpoint(address=address, read_timeout_s=0.05)) as connection:
-            with pytest.raises(DeadlineError, match="no answer in time"):
-                connection.call("GET", "/", Pong)
+        with (
+            connected(Endpoint(address=address, read_timeout_s=0.05)) as connection,
+            pytest.raises(DeadlineError, match="no answer in time"),
+        ):
+            connection.call("GET", "/", Pong)
 
 
 def test_nobody_there_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with connected(Endpoint(address=address)) as connection:
-        with pytest.raises(AgentUnavailableError, match="refused"):
-            connection.call("GET", "/", Pong)
+    with (
+        connected(Endpoint(address=address)) as connection,
+        pytest.raises(AgentUnavailableError, match="refused"),
+    ):
+        connection.call("GET", "/", Pong)
 
 
 def test_an_answer_cut_off_in_a_chunk_is_noticed() -> None:
@@ -202,13 +218,15 @@ def test_frames_are_read_into_the_memory_they_are_given() -> None:
     fields, payload = pack_fields({"image": image, "label": 3})
     parts = encode_frame(FrameHeader(kind="tensor", sample=1, fields=fields), payload)
     frame = b"".join(bytes(part) for part in parts)
-    with scripted(chunked(frame[:7], frame[7:50_000], frame[50_000:])) as (_, endpoint):
-        with connected(endpoint) as connection:
-            connection.send("POST", "/")
-            block = np.zeros((4, 100, 200, 3), np.uint8)
-            place = block[2].reshape(-1).data
-            label = memoryview(bytearray(8))
-            read_frame(connection.receive(), lambda _: [place, label])
+    with (
+        scripted(chunked(frame[:7], frame[7:50_000], frame[50_000:])) as (_, endpoint),
+        connected(endpoint) as connection,
+    ):
+        connection.send("POST", "/")
+        block = np.zeros((4, 100, 200, 3), np.uint8)
+        place = block[2].reshape(-1).data
+        label = memoryview(bytearray(8))
+        read_frame(connection.receive(), lambda _: [place, label])
     assert np.array_equal(block[2], image)
     assert not block[[0, 1, 3]].any()
 
@@ -280,8 +298,10 @@ def test_a_chunked_body_is_the_same_however_it_arrives_and_is_read(
 def test_frames_through_fresh_memory_round_trip() -> None:
     fields, payload = pack_fields({"text": "ü"})
     parts = encode_frame(FrameHeader(kind="raw", sample=1, fields=fields), payload)
-    with scripted(plain(b"".join(bytes(part) for part in parts))) as (_, endpoint):
-        with connected(endpoint) as connection:
-            connection.send("POST", "/")
-            header, buffers = read_frame(connection.receive(), fresh_memory)
+    with (
+        scripted(plain(b"".join(bytes(part) for part in parts))) as (_, endpoint),
+        connected(endpoint) as connection,
+    ):
+        connection.send("POST", "/")
+        header, buffers = read_frame(connection.receive(), fresh_memory)
     assert (header.kind, bytes(buffers[0]).decode()) == ("raw", "ü")

@@ -61,7 +61,8 @@ class Group:
         if not rows:
             return None
         blocks = self._whole_blocks(rows)
-        if blocks is None or not tail.stacks({*self._records[rows[0]]}, start):
+        fields = {name for row in rows for name in self._records[row]}
+        if blocks is None or not tail.stacks(fields, blocks, start):
             done = [tail.run(self._records[row], keys[row], start) for row in rows]
             return part_of(rows, done)
         rest = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -90,7 +91,7 @@ class LoaderConfig:
     timeout_s: float = 600.0
     """Longest wait for one batch [s]."""
 
-    trace: str | os.PathLike[str] | None = None
+    trace: str | Path | None = None
     """File that one record per step is written to (Arrow IPC); None for none."""
 
     memory: Memory = np.empty

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from headrace.client.config import LoaderConfig
 from headrace.client.gather import Gathered
 from headrace.client.machinery import Machinery
+from headrace.trace.recorder import StepRecorder
 from headrace.trace.steps import StepRecord
 
 
@@ -28,7 +28,7 @@ class StepLog:
     def __init__(self, config: LoaderConfig, job: str) -> None:
         self._rank = config.rank
         self._job = job
-        self._recorder = None if config.trace is None else _recorder(config.trace)
+        self._recorder = None if config.trace is None else StepRecorder(config.trace)
         self._asked: _Asked | None = None
         self._unfinished: StepRecord | None = None
 
@@ -88,9 +88,3 @@ class StepLog:
             queue_batches=asked.ready_steps,
             queue_bytes=asked.ready_bytes,
         )
-
-
-def _recorder(path: Any) -> Any:
-    from headrace.trace.recorder import StepRecorder
-
-    return StepRecorder(path)

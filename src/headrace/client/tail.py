@@ -22,9 +22,17 @@ class Tail:
         self.memory = memory
         self._program = program
 
-    def stacks(self, fields: set[str], start: int) -> bool:
-        """Tell whether the ops from ``start`` on may run over stacked samples with these fields."""
-        return start >= self._program.tail_of(fields)
+    def stacks(self, fields: set[str], blocks: Mapping[str, AnyArray], start: int) -> bool:
+        """Tell whether the ops from ``start`` on may run over blocks instead of single samples.
+
+        Args:
+            fields: All fields of the samples.
+            blocks: Those that are stacked.
+            start: First op to run.
+        """
+        ops = self._program.ops[start : self._program.sample_ops]
+        acted_on = {field for op in ops for field in op.fields}
+        return start >= self._program.tail_of(fields) and acted_on.isdisjoint(fields - {*blocks})
 
     def run(self, record: Record, key: SampleKey, start: int) -> Record:
         """Run the remaining ops on one sample."""

@@ -1,0 +1,41 @@
+"""What tests compare: the digest of every batch of an epoch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headrace import Batch, Loader
+
+
+def digest(batch: Batch) -> str:
+    state = hashlib.sha256()
+    for name in sorted(batch):
+        column = batch[name]
+        values = [column] if isinstance(column, np.ndarray) else column
+        for value in values:
+            described = (name, getattr(value, "dtype", type(value)), getattr(value, "shape", ()))
+            state.update(repr(described).encode())
+            state.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+    return state.hexdigest()[:16]
+
+
+def digests(batches: Iterable[Batch]) -> list[str]:
+    return [digest(batch) for batch in batches]
+
+
+@contextmanager
+def loading(dataset: Path | str, **options: Any) -> Iterator[Loader]:
+    with Loader(dataset, **{"batch_size": 6, "seed": 3, "workers": 2, **options}) as loader:
+        yield loader
+
+
+def epoch(dataset: Path | str, **options: Any) -> list[str]:
+    """Return the digests of the first epoch."""
+    with loading(dataset, **options) as loader:
+        return digests(loader)

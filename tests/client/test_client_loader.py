@@ -1,0 +1,402 @@
+"""What a training loop can rely on, in one process without agents."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from epochs import digest, digests, epoch, loading
+
+import headrace
+from headrace import Loader, Pipeline, ops
+from headrace.core.draws import Draws, SampleKey
+from headrace.core.errors import (
+    CallerError,
+    ConfigError,
+    CorruptSampleError,
+    NotFoundError,
+    StaleIndexError,
+)
+from headrace.trace.reader import read_steps
+
+
+def test_a_row_is_what_the_pipeline_makes_of_its_sample(dataset: Path, pipeline: Pipeline) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        job = loader.job
+        preparer = job.preparer(0)
+        assert preparer is not None
+        for batch in loader:
+            for name in ("image", "video"):
+                if name not in batch:
+                    continue
+                for row, array in zip(batch.rows(name), batch[name], strict=True):
+                    sample = int(batch["sample"][row])
+                    key = SampleKey(3, batch.epoch, sample)
+                    location = job.place(sample).location
+                    whole = preparer.prepare(location, key, stop=job.program.sample_ops)
+                    assert np.array_equal(whole.record[name], array)
+                    assert batch["label"][row] == location.label
+
+
+def test_a_loop_is_one_epoch_and_the_next_loop_the_next(dataset: Path, pipeline: Pipeline) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        first, second = list(loader), list(loader)
+    assert len(first) == len(second) == len(loader) == 4
+    assert [batch.epoch for batch in first + second] == [0] * 4 + [1] * 4
+    assert [batch.step for batch in first + second] == list(range(8))
+    assert digests(first) != digests(second)
+
+
+def test_the_number_of_workers_changes_nothing(dataset: Path, pipeline: Pipeline) -> None:
+    one = epoch(dataset, pipeline=pipeline, workers=1)
+    assert epoch(dataset, pipeline=pipeline, workers=4, prefetch_steps=1) == one
+
+
+@pytest.mark.parametrize("taken", [1, 3, 4, 6])
+def test_a_state_taken_after_a_batch_resumes_at_the_next(
+    dataset: Path, pipeline: Pipeline, taken: int
+) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        whole = digests(batch for _ in range(2) for batch in loader)
+    with loading(dataset, pipeline=pipeline) as loader:
+        state = _state_after(loader, taken)
+    assert len(pickle.dumps(state)) < 300
+    with loading(dataset, pipeline=pipeline, workers=1) as loader:
+        loader.load_state_dict(state)
+        rest = digests(loader)
+        if taken < 4:
+            rest += digests(loader)
+    assert rest == whole[taken:]
+
+
+def _state_after(loader: Loader, batches: int) -> dict[str, Any]:
+    seen = 0
+    while True:
+        for _ in loader:
+            seen += 1
+            if seen == batches:
+                return loader.state_dict()
+
+
+def test_an_epoch_left_early_is_not_resumed_by_the_next_loop(dataset: Path) -> None:
+    with loading(dataset) as loader:
+        next(iter(loader))
+        assert next(iter(loader)).epoch == 1
+        loader.set_epoch(0)
+        assert next(iter(loader)).step == 0
+
+
+def test_a_state_of_another_job_is_refused(dataset: Path) -> None:
+    with loading(dataset) as loader:
+        state = loader.state_dict()
+    with loading(dataset, seed=4) as loader, pytest.raises(ConfigError, match="seed is 3 there"):
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_any_world_size_sees_the_same_global_batches(
+    dataset: Path, pipeline: Pipeline, world: int
+) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        whole = [batch["sample"].tolist() for batch in loader]
+    parts: list[list[int]] = [[] for _ in whole]
+    for rank in range(world):
+        with loading(dataset, pipeline=pipeline, rank=rank, world=world) as loader:
+            for number, batch in enumerate(loader):
+                parts[number] += batch["sample"].tolist()
+    assert parts == whole
+
+
+def test_resuming_on_another_world_size_loses_and_repeats_nothing(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        whole = [batch["sample"].tolist() for batch in loader]
+    with loading(dataset, pipeline=pipeline, rank=1, world=2) as loader:
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+    with loading(dataset, pipeline=pipeline) as loader:
+        loader.load_state_dict(state)
+        assert [batch["sample"].tolist() for batch in loader] == whole[1:]
+
+
+def test_a_corrupt_sample_is_replaced_by_the_same_one_everywhere_and_listed(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    with loading(dataset, pipeline=pipeline, batch_size=4) as loader:
+        whole = [batch["sample"].tolist() for batch in loader]
+        summary = loader.summary()
+    (replaced,) = summary.replaced
+    assert replaced.key.endswith("p07.jpg")
+    assert "decode_image" in replaced.reason
+    assert replaced.sample != replaced.taken
+    assert replaced.taken in whole[replaced.step]
+    assert summary.counts.substituted == 1
+    assert "p07.jpg" in str(summary)
+    for rank in range(2):
+        with loading(dataset, pipeline=pipeline, batch_size=4, rank=rank, world=2) as loader:
+            for batch in loader:
+                assert batch["sample"].tolist() == whole[batch.step][2 * rank : 2 * rank + 2]
+
+
+def test_a_corrupt_sample_can_be_dropped_from_its_batch(dataset: Path, pipeline: Pipeline) -> None:
+    with loading(dataset, pipeline=pipeline, batch_size=8, on_corrupt="drop-from-batch") as loader:
+        batches = list(loader)
+        assert loader.summary().counts.dropped == 1
+    assert sorted(batch.size for batch in batches) == [7, 8, 8]
+    (short,) = [batch for batch in batches if batch.size == 7]
+    assert short.replaced[0].taken is None
+    for name in short:
+        assert len(short[name]) == len(short.rows(name))
+        assert short.rows(name).max() < 7
+
+
+def test_a_corrupt_sample_can_end_the_loop_with_its_name(dataset: Path, pipeline: Pipeline) -> None:
+    with (
+        loading(dataset, pipeline=pipeline, batch_size=8, on_corrupt="raise") as loader,
+        pytest.raises(CorruptSampleError, match=r"p07\.jpg.*on_corrupt"),
+    ):
+        list(loader)
+
+
+def test_a_dataset_in_which_nothing_can_be_decoded_ends_the_loop(
+    tmp_path: Path, pipeline: Pipeline
+) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.jpg").write_bytes(b"\xff\xd8\xff no picture")
+    with (
+        loading(tmp_path, pipeline=pipeline, batch_size=2) as loader,
+        pytest.raises(CorruptSampleError, match="none of 16 replacements"),
+    ):
+        list(loader)
+
+
+def test_a_file_that_changed_after_indexing_is_never_read(
+    tmp_path: Path, dataset: Path, pipeline: Pipeline
+) -> None:
+    source = dataset / "cat" / "p01.jpg"
+    for number in range(4):
+        (tmp_path / f"{number}.jpg").write_bytes(source.read_bytes())
+    with loading(tmp_path, pipeline=pipeline, batch_size=2) as loader:
+        (tmp_path / "2.jpg").write_bytes(source.read_bytes() + b"more")
+        with pytest.raises(StaleIndexError, match="headrace index"):
+            list(loader)
+
+
+def test_without_a_pipeline_batches_hold_the_encoded_bytes(dataset: Path) -> None:
+    with loading(dataset) as loader:
+        batch = next(iter(loader))
+    assert all(isinstance(item, bytes) for item in batch["image"])
+
+
+def test_arrays_of_different_shapes_come_as_a_list(dataset: Path) -> None:
+    with loading(dataset, pipeline=Pipeline([ops.DecodeImage(), ops.ToFloat()])) as loader:
+        batch = next(iter(loader))
+    images = batch["image"]
+    assert isinstance(images, list)
+    assert {image.dtype for image in images} == {np.dtype(np.float32)}
+    assert images[0].shape[0] == 3
+
+
+def test_a_field_of_one_kind_only_says_which_rows_it_belongs_to(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    with loading(dataset, pipeline=pipeline, batch_size=24) as loader:
+        (batch,) = loader
+    images, clips = batch.rows("image"), batch.rows("video")
+    assert len(clips) == len(batch["video"]) == 2
+    assert sorted([*images, *clips]) == list(range(24))
+    assert batch.rows("label").tolist() == list(range(24))
+    with pytest.raises(KeyError, match="it has image, label"):
+        batch["audio"]
+
+
+def code_points(text: str, _draws: Draws) -> np.ndarray:
+    return np.array([ord(letter) for letter in text], dtype=np.int32)
+
+
+def test_texts_are_packed_at_the_end_and_nothing_is_lost(tmp_path: Path) -> None:
+    lines = "".join(f'{{"text": "{"a" * (number + 1)}"}}\n' for number in range(8))
+    (tmp_path / "a.jsonl").write_text(lines)
+    tokens = ops.UserOp(path=f"{__name__}:code_points", fields=("text",))
+    pipeline = Pipeline([tokens, ops.Pack(length=16, fields=("text",))])
+    with loading(tmp_path, pipeline=pipeline, batch_size=8) as loader:
+        (batch,) = loader
+    assert batch["text"].shape == (3, 16)
+    assert (batch["text"] == ord("a")).sum() == 36
+    assert batch.rows("text").tolist() == [0, 1, 2]
+    assert len(batch["sample"]) == batch.size == 8
+
+
+def test_a_mixture_weights_its_sources(tmp_path: Path) -> None:
+    for name, count in (("a", 3), ("b", 60)):
+        (tmp_path / name).mkdir()
+        lines = "".join(f'{{"text": "{name}{number}"}}\n' for number in range(count))
+        (tmp_path / name / "t.jsonl").write_text(lines)
+    urls = {tmp_path / "a": 1.0, tmp_path / "b": 1.0}
+    with Loader(urls, batch_size=4, seed=1, epoch_samples=40) as loader:
+        texts = [text for batch in loader for text in batch["text"]]
+    assert len(texts) == 40
+    assert 15 <= sum(str(text).startswith("a") for text in texts) <= 25
+
+
+def test_a_pipeline_that_does_not_fit_ends_the_loop_in_the_training_thread(dataset: Path) -> None:
+    with (
+        loading(dataset, pipeline=Pipeline([ops.ToFloat()])) as loader,
+        pytest.raises(ConfigError, match="to_float"),
+    ):
+        list(loader)
+
+
+def test_an_error_leaves_the_loader_where_it_was(dataset: Path, pipeline: Pipeline) -> None:
+    with (
+        loading(dataset, pipeline=pipeline, batch_size=8, on_corrupt="raise") as loader,
+        pytest.raises(CorruptSampleError),
+    ):
+        list(loader)
+        state = loader.state_dict()
+        loader.load_state_dict(state)
+        with pytest.raises(CorruptSampleError):
+            list(loader)
+
+
+def test_the_loader_can_be_left_at_any_moment(dataset: Path, pipeline: Pipeline) -> None:
+    with pytest.raises(KeyboardInterrupt), loading(dataset, pipeline=pipeline) as loader:
+        for _ in loader:
+            raise KeyboardInterrupt
+
+
+def test_a_loader_that_nobody_closes_stops_when_it_is_forgotten(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    loader = Loader(dataset, pipeline=pipeline, batch_size=6)
+    next(iter(loader))
+    del loader
+
+
+def test_a_closed_loader_says_so(dataset: Path) -> None:
+    with loading(dataset) as loader:
+        batches = iter(loader)
+    loader.close()
+    with pytest.raises(CallerError, match="closed"):
+        next(batches)
+    with pytest.raises(CallerError, match="closed"):
+        iter(loader)
+
+
+def test_two_loops_at_once_are_refused(dataset: Path) -> None:
+    with loading(dataset) as loader:
+        first = iter(loader)
+        next(iter(loader))
+        with pytest.raises(CallerError, match="one at a time"):
+            next(first)
+
+
+def test_a_loader_refuses_to_be_pickled(dataset: Path) -> None:
+    with loading(dataset) as loader, pytest.raises(CallerError, match="make one in each process"):
+        pickle.dumps(loader)
+
+
+def test_a_loader_refuses_to_work_in_a_forked_process(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with loading(dataset) as loader:
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(CallerError, match="make it after the fork"):
+            iter(loader)
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean batch_size"):
+        Loader("/nowhere", batchsize=3)
+    with pytest.raises(ConfigError, match="needs batch_size"):
+        Loader("/nowhere")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rank": 2, "world": 2}, "rank=2"),
+        ({"prefetch_bytes": 0}, "prefetch_bytes=0"),
+        ({"patience_s": 0}, "patience_s=0"),
+        ({"agents": ["nowhere"]}, "unix:/PATH"),
+        ({"pipeline": [ops.ToFloat()]}, "no Pipeline"),
+        ({"batch_size": 0}, "batch_size=0"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Loader("/nowhere", **{"batch_size": 2, **options})
+
+
+def test_a_mistyped_dataset_is_not_found(dataset: Path) -> None:
+    with pytest.raises(NotFoundError, match="mixed"):
+        Loader(str(dataset)[:-1] + "x", batch_size=2)
+
+
+def test_steps_are_recorded_when_asked_for(
+    dataset: Path, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    trace = tmp_path / "steps.arrow"
+    with loading(dataset, pipeline=pipeline, trace=trace) as loader:
+        batches = list(loader)
+    steps = read_steps(trace)
+    assert steps.column("step").to_pylist() == [0, 1, 2, 3]
+    assert steps.column("samples_local").to_pylist() == [6, 6, 6, 6]
+    assert steps.column("bytes_batch").to_pylist() == [batch.nbytes for batch in batches]
+    assert min(steps.column("step_s").to_pylist()) > 0
+
+
+def test_statistics_and_explanation_have_something_to_say(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        for batch in loader:
+            statistics = loader.statistics()
+            assert statistics.next_step == batch.step + 1
+            assert statistics.background.prefetch.budget_bytes == 1 << 30
+        kinds = {kind.kind: kind.cut for kind in loader.explain()}
+    assert kinds == {"image": 4, "video": 4}
+    assert digest(batch)
+
+
+def test_importing_headrace_is_light() -> None:
+    import subprocess
+    import sys
+
+    code = "import headrace, sys; print(*(m for m in ('torch', 'numpy', 'av') if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_the_public_surface_is_what_is_declared() -> None:
+    assert sorted(headrace.__all__) == [
+        "Batch",
+        "EpochSummary",
+        "Loader",
+        "LoaderConfig",
+        "Pipeline",
+        "Replaced",
+        "__version__",
+        "errors",
+        "ops",
+    ]
+    assert all(getattr(headrace, name) is not None for name in headrace.__all__)
+    with pytest.raises(AttributeError, match="it has Batch"):
+        _ = headrace.Loadr  # type: ignore[attr-defined]
+
+
+def test_batches_are_handed_out_for_good(dataset: Path, pipeline: Pipeline) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        batches = list(loader)
+        before = digests(batches)
+        for batch in loader:
+            batch["image"][:] = 0
+    assert digests(batches) == before
+    assert threading.current_thread().is_alive()
