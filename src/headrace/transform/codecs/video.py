@@ -91,7 +91,7 @@ class _ClipReader:
         self._stream = _video_stream(container, rules)
         self._base: Fraction = self._stream.time_base
         self._start: int = self._stream.start_time or 0
-        self._times, self._keyframes = _index_of(self._stream)
+        self._times, self._keyframes = _index_of(self._stream, self._start)
         self._decoded = 0
         self._frames = self._decode()
         self._shown: _Timed | None = None
@@ -255,8 +255,12 @@ def _video_stream(container: Any, rules: ClipRules) -> Any:
     return stream
 
 
-def _index_of(stream: Any) -> tuple[list[int], list[int]]:
-    """Return the decoding times of all packets, and of keyframes, that the container lists."""
-    entries = list(stream.index_entries)
-    times = [entry.timestamp for entry in entries if not entry.is_discard]
-    return sorted(times), sorted(entry.timestamp for entry in entries if entry.is_keyframe)
+def _index_of(stream: Any, start: int) -> tuple[list[int], list[int]]:
+    """Return the decoding times of all packets, and the display times of keyframes.
+
+    Containers list decoding times; display lags behind by what reordering needs at the start.
+    """
+    entries = [entry for entry in stream.index_entries if not entry.is_discard]
+    times = sorted(entry.timestamp for entry in entries)
+    lag = start - times[0] if times else 0
+    return times, sorted(entry.timestamp + lag for entry in entries if entry.is_keyframe)
