@@ -18,7 +18,7 @@ from headrace.core.errors import ConfigError
 from headrace.policy.guard import CpuReading
 
 SHORTEST_S = 0.02
-"""Looks closer together than this repeat the one before: the kernel counts in 10 ms ticks [s]."""
+"""Readings closer together than this repeat the one before: the kernel counts in 10 ms ticks [s]."""
 
 _IDLE = (3, 4)
 """Columns of ``/proc/stat`` that are not use: idle, and waiting for a disk (proc(5))."""
@@ -28,7 +28,7 @@ _GUEST = 8
 
 
 class CpuMeter:
-    """Use of the CPU between two looks. Not thread-safe.
+    """Use of the CPU from one reading to the next. Not thread-safe.
 
     Args:
         cpus: The CPUs that count; None is the process's affinity set.
@@ -59,8 +59,8 @@ class CpuMeter:
         self._use: GroupUse | None = None
         self._latest = CpuReading(capacity_cores=1.0, others_cores=0.0, own_cores=0.0)
 
-    def look(self, own: Collection[int]) -> CpuReading:
-        """Return what was used since the last look; the first one finds nothing used.
+    def read(self, own: Collection[int]) -> CpuReading:
+        """Return what was used since the last reading; the first one finds nothing used.
 
         Args:
             own: Process ids of the agent and of all its workers; some may have ended.
