@@ -191,6 +191,26 @@ def test_a_scaled_jpeg_stays_within_two_levels_of_the_exact_result(
     assert 0 < worst < 2.0
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+@pytest.mark.parametrize("kind", ["JPEG", "MPO"])
+def test_scaling_works_for_every_kind_of_jpeg(mode: str, kind: str) -> None:
+    file = encoded(photograph(905, 603).convert(mode), kind, quality=95)
+    fast = run([ops.DecodeImage(), ops.Resize(100)], file).astype(int)
+    exact = run([ops.DecodeImage(scaled=False), ops.Resize(100)], file).astype(int)
+    assert 0 < np.abs(fast - exact).mean() < 2.0
+
+
+def test_a_scaled_jpeg_is_turned_upright_before_it_is_cropped() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = encoded(photograph(900, 600), "JPEG", exif=exif)
+    chain = [ops.Resize(100), ops.CenterCrop((120, 80))]
+    fast = run([ops.DecodeImage(orientation="apply"), *chain], file).astype(int)
+    exact = run([ops.DecodeImage(orientation="apply", scaled=False), *chain], file).astype(int)
+    assert fast.shape == (120, 80, 3)
+    assert np.abs(fast - exact).mean() < 2.0
+
+
 def test_all_frames_of_a_clip_get_the_same_change() -> None:
     image = photograph(40, 30)
     clip = Pictures((image, image, image), clip=True)

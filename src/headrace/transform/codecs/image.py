@@ -22,6 +22,9 @@ Background = tuple[int, int, int]
 
 _TRANSPARENT_MODES = frozenset({"RGBA", "LA", "PA", "La", "RGBa"})
 _WIDE_MODES = frozenset({"I;16", "I;16L", "I;16B", "I;16N"})
+_SCALABLE = frozenset({"JPEG", "MPO"})
+"""Formats with DCT scaling; MPO is what phones write: a JPEG with more behind it."""
+
 _UNBOUNDED_MODES = frozenset({"I", "F"})
 
 
@@ -65,7 +68,7 @@ def _check_size(image: Image.Image, max_pixels: int) -> None:
 def _shrink(image: Image.Image, scale: int) -> int:
     """Let the decoder shrink, and return by how much it will: only JPEG can."""
     width, height = image.size
-    if scale == 1 or image.format != "JPEG":
+    if scale == 1 or image.format not in _SCALABLE:
         return 1
     image.draft(None, (width // scale, height // scale))
     return scale if image.size == (-(-width // scale), -(-height // scale)) else 1

@@ -1,0 +1,83 @@
+"""Awkward files from other projects' tests, where the folder in HEADRACE_MEDIA is there."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from headrace import ops
+from headrace.core.draws import SampleKey
+from headrace.core.errors import CorruptSampleError
+from headrace.transform.pipeline import Pipeline
+from headrace.transform.program import Program
+
+FOLDER = os.environ.get("HEADRACE_MEDIA")
+pytestmark = pytest.mark.skipif(
+    FOLDER is None, reason="set HEADRACE_MEDIA to a folder of awkward media to run this"
+)
+KEY = SampleKey(0, 0, 0)
+BROKEN = {
+    "broken_data_stream.png",
+    "decompression_bomb.gif",
+    "decompression_bomb.ico",
+    "truncated_image.png",
+    "truncated_jpeg.jpg",
+    "ultrahdr.jpg",
+}
+PICTURES = (".png", ".jpg", ".webp", ".apng", ".gif", ".ico")
+CLIPS = (".mp4", ".mkv")
+
+
+def names(*endings: str) -> list[str]:
+    folder = Path(FOLDER) if FOLDER else Path("/nonexistent")
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path.name for path in found if path.suffix in endings)
+
+
+def read(name: str) -> bytes:
+    return (Path(str(FOLDER)) / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", names(*PICTURES))
+def test_each_picture_decodes_as_pillow_converts_it_or_is_corrupt(name: str) -> None:
+    program = Program(Pipeline([ops.DecodeImage()]))
+    if name in BROKEN:
+        with pytest.raises(CorruptSampleError):
+            program.run({"image": read(name)}, KEY, stop=1)
+        return
+    pixels = program.run({"image": read(name)}, KEY, stop=1)["image"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = Image.open(Path(str(FOLDER)) / name).convert("RGB")
+    assert np.array_equal(pixels, np.asarray(expected))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", names(*CLIPS))
+def test_each_clip_decodes_alike_from_bytes_and_from_a_stream(name: str) -> None:
+    program = Program(Pipeline([ops.DecodeVideo(5), ops.Resize(64), ops.CenterCrop(64)]))
+    pixels = program.run({"video": read(name)}, KEY, stop=3)["video"]
+    with (Path(str(FOLDER)) / name).open("rb") as stream:
+        streamed = program.run({"video": stream}, KEY, stop=3)["video"]
+    assert isinstance(pixels, np.ndarray)
+    assert pixels.shape == (5, 64, 64, 3)
+    assert np.array_equal(pixels, streamed)  # type: ignore[arg-type]
+
+
+def test_of_two_video_streams_the_first_is_taken_unless_said_otherwise() -> None:
+    clip = read("nasa_13013.mp4")
+    for stream, shape in ((0, (1, 180, 320, 3)), (1, (1, 270, 480, 3))):
+        program = Program(Pipeline([ops.DecodeVideo(1, stream=stream)]))
+        pixels = program.run({"video": clip}, KEY, stop=1)["video"]
+        assert isinstance(pixels, np.ndarray)
+        assert pixels.shape == shape
+
+
+@pytest.mark.parametrize("name", names(".mp3", ".wav"))
+def test_what_is_no_clip_is_corrupt(name: str) -> None:
+    with pytest.raises(CorruptSampleError):
+        Program(Pipeline([ops.DecodeVideo(1)])).run({"video": read(name)}, KEY, stop=1)
