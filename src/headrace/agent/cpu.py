@@ -18,7 +18,7 @@ from headrace.core.errors import ConfigError
 from headrace.policy.guard import CpuReading
 
 SHORTEST_S = 0.02
-"""Readings closer together than this repeat the one before: the kernel counts in 10 ms ticks [s]."""
+"""Readings closer together repeat the one before: the kernel counts in 10 ms ticks [s]."""
 
 _IDLE = (3, 4)
 """Columns of ``/proc/stat`` that are not use: idle, and waiting for a disk (proc(5))."""

@@ -6,6 +6,7 @@ and takes arrays that may mix passes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -83,6 +84,7 @@ class BlockShuffle:
         self._slots = Permutation(blocks, key + b"blocks")
         lengths = {group, group - missing, rest, max(0, rest - missing)}
         self._groups = RunShuffle(lengths, key + b"groups")
+        self._short_slot_of = lru_cache(maxsize=4)(self._short_slot_in)
 
     def samples_at(self, positions: Words, passes: Words) -> Words:
         """Return the sample at each position of each pass."""
@@ -92,7 +94,7 @@ class BlockShuffle:
         mixed = self._mix_group("forward", positions, groups, short, passes)
         roomy = self._roomy(mixed, short)
         slots = roomy // self._block
-        return self._slots.forward(slots, passes) * self._block + (roomy - slots * self._block)
+        return self._blocks_in(slots, passes) * self._block + (roomy - slots * self._block)
 
     def positions_of(self, samples: Words, passes: Words) -> Words:
         """Return where each pass visits each sample."""
@@ -104,8 +106,24 @@ class BlockShuffle:
         mixed = roomy - np.where(slots > short, self._missing, _NONE)
         return self._mix_group("inverse", mixed, slots // self._mix, short, passes)
 
+    def _blocks_in(self, slots: Words, passes: Words) -> Words:
+        """Return the block in each slot; a batch lies in few slots, so each is computed once."""
+        first = slots.min(initial=self._last_block)
+        span = int(slots.max(initial=0)) - int(first) + 1
+        if passes.size > 1 or span > slots.size:
+            return self._slots.forward(slots, passes)
+        near = np.arange(span, dtype=np.uint64) + first
+        return self._slots.forward(near, passes)[slots - first]
+
     def _short_slot(self, passes: Words) -> Words:
+        if passes.size == 1:
+            known: Words = self._short_slot_of(int(passes[0]))
+            return known
         return self._slots.inverse(np.full_like(passes, self._last_block), passes)
+
+    def _short_slot_in(self, number: int) -> Words:
+        one = np.array([number], dtype=np.uint64)
+        return self._slots.inverse(np.full_like(one, self._last_block), one)
 
     def _roomy(self, positions: Words, short: Words) -> Words:
         end = (short + _ONE) * self._block - self._missing

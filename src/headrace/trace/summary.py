@@ -127,7 +127,7 @@ def _without_first(steps: pa.Table, skip: int) -> pa.Table:
 
 
 def _column(steps: pa.Table, name: str) -> npt.NDArray[np.float64]:
-    column: npt.NDArray[np.float64] = steps[name].to_numpy()
+    column: npt.NDArray[np.float64] = steps[name].to_numpy().astype(np.float64)
     return column
 
 
@@ -139,4 +139,5 @@ def _sum(steps: pa.Table, name: str) -> float:
 def _by_rank(
     values: npt.NDArray[np.float64], rank_of_row: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.float64]:
-    return np.bincount(rank_of_row, weights=values)
+    sums: npt.NDArray[np.float64] = np.bincount(rank_of_row, weights=values).astype(np.float64)
+    return sums
