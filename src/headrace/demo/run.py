@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -246,9 +245,9 @@ class _Demo:
     def _agents(self) -> Iterator[list[LocalAgent]]:
         """Run the storage side: up to two agents, each on CPUs of its own."""
         count = min(MOST_AGENTS, len(self._cpus.storage))
-        with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="headrace-") as directory:
-            log = stack.enter_context((Path(directory) / "agents.log").open("wb"))
-            token = new_token()
+        token, log_path = new_token(), self._settings.directory / "agents.log"
+        with ExitStack() as stack:
+            log = stack.enter_context(log_path.open("wb"))
             agents = [
                 stack.enter_context(
                     LocalAgent(

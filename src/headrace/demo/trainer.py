@@ -64,11 +64,11 @@ def run(plan: SegmentPlan, emit: Emit) -> None:
         os.sched_setaffinity(0, plan.cpus)
     os.nice(plan.nice)
     work = _model() if plan.model else _nothing
-    with open_feed(plan) as feed:
-        try:
+    try:
+        with open_feed(plan) as feed:
             train(plan, feed, emit, work)
-        except HeadraceError as error:
-            emit(Failed(error=str(error), exit_code=error.exit_code))
+    except HeadraceError as error:
+        emit(Failed(error=str(error), exit_code=error.exit_code))
 
 
 def _nothing(_: Fed) -> None:
