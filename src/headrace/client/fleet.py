@@ -176,15 +176,22 @@ class Fleet:
 
     def _meet(self, seat: _Seat) -> None:
         """Register at one agent; the errors that no waiting can cure are raised."""
+        roster = self._roster_with(seat)
         try:
-            answer = self._put(seat, (seat.name,) if seat.name else ())
+            answer = self._put(seat, roster)
         except (AuthError, RefusedError):
             raise
         except RemoteError as error:
             with self._changed:
                 self._take_out(seat, str(error), at_once=False)
             return
-        self._let_in(seat, answer)
+        self._let_in(seat, answer, roster or (answer.agent,))
+
+    def _roster_with(self, seat: _Seat) -> tuple[str, ...]:
+        """Return the names of the members and of this agent; none while its name is unknown."""
+        if not seat.name:
+            return ()
+        return tuple(sorted({*(member.name for member in self._members), seat.name}))
 
     def _put(self, seat: _Seat, roster: tuple[str, ...]) -> JobRegistered:
         connection = Connection(seat.endpoint)
@@ -194,7 +201,7 @@ class Fleet:
         finally:
             connection.close()
 
-    def _let_in(self, seat: _Seat, answer: JobRegistered) -> None:
+    def _let_in(self, seat: _Seat, answer: JobRegistered, roster: tuple[str, ...]) -> None:
         with self._changed:
             if answer.mode == "raw-only":
                 logger.warning("agent %s serves raw bytes only: %s", answer.agent, answer.reason)
@@ -206,7 +213,7 @@ class Fleet:
             seat.member = Member(
                 endpoint=seat.endpoint, name=answer.agent, boot=answer.boot, raw_only=reason
             )
-            seat.roster = (answer.agent,)
+            seat.roster = roster
             self._publish()
 
     def _take_out(self, seat: _Seat, reason: str, *, at_once: bool) -> None:

@@ -125,6 +125,7 @@ class Loader:
             ConfigError: it is another job's (datasets, pipeline, seed or batch size differ).
         """
         self._position.load(state)
+        self._machinery.meet_agents(self._position.step)
 
     def summary(self) -> EpochSummary:
         """Return what was delivered of the current epoch: counts, and replaced samples."""

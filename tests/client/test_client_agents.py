@@ -1,0 +1,281 @@
+"""Whatever agents do, the batches are the same and the loop goes on."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import fake_agent as fake
+import pytest
+from epochs import digests, epoch, loading
+from fake_agent import FakeAgent, faking
+
+from headrace import Loader, Pipeline
+from headrace.core.errors import (
+    AgentUnavailableError,
+    AuthError,
+    CorruptSampleError,
+    HeadraceError,
+    RefusedError,
+)
+from headrace.wire.messages import ErrorAnswer, FetchRequest
+
+NOBODY = "http://127.0.0.1:9"
+QUICK = {"patience_s": 0.2, "grace_s": 0.1}
+
+
+@pytest.fixture(scope="module")
+def expected(dataset: Path, pipeline: Pipeline) -> list[str]:
+    return epoch(dataset, pipeline=pipeline)
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        fake.honest,
+        fake.backwards,
+        fake.all_raw,
+        fake.unreadable,
+        fake.earlier_cut,
+        fake.half_then_dead,
+        fake.half_then_end,
+        fake.not_asked_for,
+        fake.silent,
+        fake.slow,
+    ],
+)
+def test_the_batches_are_the_same_whatever_an_agent_does(
+    dataset: Path, pipeline: Pipeline, expected: list[str], behave: fake.Behaviour
+) -> None:
+    with faking(FakeAgent("a", behave)) as agents:
+        assert epoch(dataset, pipeline=pipeline, agents=agents, **QUICK) == expected
+
+
+def test_two_agents_are_asked_for_their_own_samples_only(
+    dataset: Path, pipeline: Pipeline, expected: list[str]
+) -> None:
+    one, two = FakeAgent("one", fake.honest), FakeAgent("two", fake.honest)
+    with faking(one, two) as agents:
+        assert epoch(dataset, pipeline=pipeline, agents=agents) == expected
+    asked = [
+        {(f.step, sample) for f in agent.fetches for sample in f.samples} for agent in (one, two)
+    ]
+    assert asked[0] and asked[1] and not asked[0] & asked[1]
+    assert one.registered[-1].roster == two.registered[-1].roster == ("one", "two")
+
+
+def test_counts_tell_how_samples_came(dataset: Path, pipeline: Pipeline) -> None:
+    with (
+        faking(FakeAgent("a", fake.honest)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents) as loader,
+    ):
+        list(loader)
+        counts = loader.summary().counts
+    assert counts.samples == 24
+    assert counts.tensor + counts.substituted == 24
+    assert counts.local == counts.hedged == counts.raw.total() == 0
+    assert counts.wire_bytes > 20 * 24 * 24 * 3
+    with (
+        faking(FakeAgent("a", fake.all_raw)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents) as loader,
+    ):
+        list(loader)
+        counts = loader.summary().counts
+    assert counts.raw == {"busy": 24}
+
+
+def test_progress_is_told_with_every_fetch(dataset: Path, pipeline: Pipeline) -> None:
+    with (
+        faking(agent := FakeAgent("a", fake.honest)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, prefetch_steps=1) as loader,
+    ):
+        for _ in loader:
+            time.sleep(0.02)
+    last = next(fetch for fetch in agent.fetches if fetch.step == 3)
+    assert last.consumed_step == 2
+    assert last.step_time_s >= 0.02
+    assert last.wait_s >= 0.5
+
+
+def test_preparation_begins_before_the_first_loop_and_where_a_state_resumes(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    with (
+        faking(agent := FakeAgent("a", fake.honest)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents) as loader,
+    ):
+        assert [message.start_step for message in agent.registered] == [0]
+        loader.load_state_dict({**loader.state_dict(), "step": 2})
+        assert next(iter(loader)).step == 2
+        assert agent.registered[-1].start_step == 2
+
+
+def test_an_agent_that_restarted_is_told_the_job_again(
+    dataset: Path, pipeline: Pipeline, expected: list[str]
+) -> None:
+    with (
+        faking(agent := FakeAgent("a", fake.honest)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, prefetch_steps=1) as loader,
+    ):
+        seen = []
+        for batch in loader:
+            seen.append(batch)
+            if batch.step == 0:
+                agent.restart()
+            if batch.step == 1:
+                _until(lambda: len(agent.registered) == 2)
+        assert digests(seen) == expected
+        assert any(fetch.step == 3 for fetch in agent.fetches)
+
+
+def _until(condition: object) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_wrong_token_is_an_error_at_once(dataset: Path, pipeline: Pipeline) -> None:
+    with (
+        faking(FakeAgent("a", fake.honest, token="right")) as agents,
+        pytest.raises(AuthError, match="token is wrong"),
+    ):
+        Loader(dataset, pipeline=pipeline, batch_size=6, agents=agents, token="false")
+
+
+def test_a_token_that_is_refused_later_ends_the_loop(dataset: Path, pipeline: Pipeline) -> None:
+    agent = FakeAgent("a", fake.honest, token="right")
+    with (
+        faking(agent) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, token="right") as loader,
+    ):
+        agent.token = "changed"
+        with pytest.raises(AuthError, match="token is wrong"):
+            list(loader)
+
+
+def test_the_token_is_read_from_the_environment(
+    dataset: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TOKEN", "from-the-environment")
+    with faking(FakeAgent("a", fake.honest, token="from-the-environment")) as agents:
+        assert len(epoch(dataset, pipeline=pipeline, agents=agents)) == 4
+
+
+def test_an_agent_that_refuses_the_job_is_an_error_at_once(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    agent = FakeAgent("a", fake.honest)
+    agent.refusal = ErrorAnswer(error="/data is not below a root", code="outside-roots")
+    with faking(agent) as agents, pytest.raises(RefusedError, match="not below a root") as caught:
+        Loader(dataset, pipeline=pipeline, batch_size=6, agents=agents)
+    assert caught.value.code == "outside-roots"
+
+
+def test_an_agent_that_refuses_only_later_is_left_out(
+    dataset: Path, pipeline: Pipeline, expected: list[str]
+) -> None:
+    agent = FakeAgent("a", fake.honest)
+    with faking(agent) as agents, loading(dataset, pipeline=pipeline, agents=agents) as loader:
+        agent.restart()
+        agent.refusal = ErrorAnswer(error="/data is not below a root", code="outside-roots")
+        assert digests(loader) == expected
+        assert loader.statistics().background.agents[0].state == "down"
+
+
+def test_an_agent_that_is_not_there_is_one_warning(
+    dataset: Path, pipeline: Pipeline, expected: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "headrace.client"):
+        assert epoch(dataset, pipeline=pipeline, agents=[NOBODY]) == expected
+    warnings = [record.message for record in caplog.records if NOBODY in record.message]
+    assert len(warnings) == 1
+    assert "is it running" in warnings[0]
+
+
+def test_an_agent_that_is_required_must_be_there(dataset: Path, pipeline: Pipeline) -> None:
+    with pytest.raises(AgentUnavailableError, match="require_agents"):
+        Loader(dataset, pipeline=pipeline, batch_size=6, agents=[NOBODY], require_agents=True)
+
+
+def test_a_lying_agent_is_found_out_and_asked_for_raw_bytes_only(
+    dataset: Path, pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        faking(agent := FakeAgent("liar", fake.lying)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, check_every=1) as loader,
+    ):
+        next(iter(loader))
+        _until(lambda: loader.statistics().background.checks.different > 0)
+        _until(lambda: loader.statistics().background.agents[0].state == "raw-only")
+        before = len(agent.fetches)
+        list(loader)
+        assert {fetch.want for fetch in agent.fetches[before + 4 :]} <= {"raw"}
+        assert agent.fetches[-1].want == "raw"
+    assert "liar" in caplog.text and "is not what this host makes of it" in caplog.text
+
+
+def test_spot_checks_of_an_honest_agent_find_nothing(dataset: Path, pipeline: Pipeline) -> None:
+    with (
+        faking(FakeAgent("a", fake.honest)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, check_every=2) as loader,
+    ):
+        list(loader)
+        _until(lambda: loader.statistics().background.checks.equal > 0)
+        assert loader.statistics().background.checks.different == 0
+
+
+def test_a_silent_agent_costs_one_wait_and_is_then_left_out(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    with (
+        faking(FakeAgent("a", fake.silent)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, **QUICK) as loader,
+    ):
+        begin = time.monotonic()
+        list(loader)
+        assert loader.summary().counts.hedged >= 6
+        assert loader.statistics().background.agents[0].failures >= 1
+    assert time.monotonic() - begin < 10
+
+
+def test_a_sample_that_crashed_a_worker_is_decoded_in_a_process_of_its_own(
+    tmp_path: Path, dataset: Path, pipeline: Pipeline
+) -> None:
+    for number in range(2):
+        data = (dataset / "cat" / f"p0{1 + 2 * number}.jpg").read_bytes()
+        (tmp_path / f"{number}.jpg").write_bytes(data)
+    expected = epoch(tmp_path, pipeline=pipeline, batch_size=2)
+    with (
+        faking(FakeAgent("a", fake.crashing_raw)) as agents,
+        loading(tmp_path, pipeline=pipeline, batch_size=2, agents=agents) as loader,
+    ):
+        seen = digests([next(iter(loader))])
+        assert loader.summary().counts.raw["crashed"] == 1
+    assert seen == expected[:1]
+
+
+def corrupt(agent: FakeAgent, request: FetchRequest) -> Iterator[object]:
+    for sample, epoch_ in zip(request.samples, request.epochs, strict=True):
+        yield agent.missing(sample, epoch_, "corrupt", "the agent says it is broken")
+
+
+def test_what_an_agent_finds_corrupt_follows_the_policy(dataset: Path, pipeline: Pipeline) -> None:
+    with (
+        faking(FakeAgent("a", corrupt)) as agents,  # type: ignore[arg-type]
+        loading(dataset, pipeline=pipeline, agents=agents, on_corrupt="raise") as loader,
+        pytest.raises(CorruptSampleError, match="the agent says it is broken"),
+    ):
+        list(loader)
+
+
+def test_files_that_vanish_end_the_loop_with_their_names(tmp_path: Path, dataset: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"{number}.jpg").write_bytes((dataset / "cat" / "p01.jpg").read_bytes())
+    with loading(tmp_path, batch_size=2) as loader:
+        for path in tmp_path.glob("*.jpg"):
+            path.unlink()
+        with pytest.raises(HeadraceError, match=r"\d\.jpg"):
+            list(loader)
