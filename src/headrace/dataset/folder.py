@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from headrace.dataset.location import Member, SampleLocation
 from headrace.dataset.media import media_kind
-from headrace.dataset.probe import IMAGE_READ_BYTES, probe
 from headrace.dataset.scan import Scan, ScanSource
 
 
@@ -19,9 +18,7 @@ def scan_media_file(source: ScanSource) -> Scan:
     """Yield the one sample that a media file is; broken if its header cannot be read."""
     file = source.file
     kind = media_kind(file.path) or "other"
-    buffer = {"buffer_bytes": IMAGE_READ_BYTES} if kind == "image" else {}
-    with source.open(**buffer) as stream:
-        headers = probe(kind, stream)
+    headers = source.probe(kind, 0, file.size)
     member = Member(field=kind, name=kind, offset=0, length=file.size)
     yield SampleLocation(
         key=file.path,

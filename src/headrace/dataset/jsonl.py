@@ -61,20 +61,26 @@ def _scan_plain(source: ScanSource) -> Scan:
 
 
 def _scan_gzip(source: ScanSource) -> Scan:
-    if not source.file.size:
-        return
     try:
         # Python's gzip is the stricter reader of the two: it notices a missing end.
         with source.open() as stream, gzip.GzipFile(fileobj=stream) as text:
             yield from _samples(source, text, lambda offset: offset // RESTART_BYTES)
-        with source.open() as stream:
-            source.side.put(source.file, GzipText(stream).find_restart_points())
+        points = _restart_points(source)
     except (HeadraceError, OSError, EOFError, zlib.error) as error:
         yield source.broken(_DAMAGED.format(error))
+        return
+    source.side.put(source.file, points)
+
+
+def _restart_points(source: ScanSource) -> bytes:
+    if not source.file.size:
+        return b""
+    with source.open() as stream:
+        return GzipText(stream).find_restart_points()
 
 
 def _scan_zstd(source: ScanSource) -> Scan:
-    walker = FrameWalker(source.open())
+    walker = FrameWalker(source.open)
     try:
         yield from _samples(source, io.BufferedReader(walker), walker.number_at)
     except HeadraceError as error:

@@ -83,7 +83,7 @@ class Lines:
         kept = self._side.get(file)
         if kept is not None:
             return FrameTable.from_bytes(kept)
-        walker = FrameWalker(RangeFile(self._storage, file.path, 0, file.size))
+        walker = FrameWalker(lambda: RangeFile(self._storage, file.path, 0, file.size))
         while walker.read(1 << 20):
             pass
         return walker.table

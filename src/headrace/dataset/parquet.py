@@ -181,7 +181,7 @@ def _sample(source: ScanSource, row: _Row, members: tuple[Member, ...]) -> Sampl
 
 def _headers(kind: Kind, value: object) -> Headers:
     if isinstance(value, bytes):
-        return probe(kind, io.BytesIO(value))
+        return probe(kind, lambda: io.BytesIO(value))
     if isinstance(value, str):
         return Headers(cost_s=text_cost(len(value)))
     return Headers(broken=f"the {kind} is null in this row")

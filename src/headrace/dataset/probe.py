@@ -8,6 +8,7 @@ decoded. A file that cannot be understood is described as broken; nothing is rai
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -61,13 +62,14 @@ class Headers:
     """Why nothing is known; None if all went well."""
 
 
-def probe(kind: Kind, stream: BinaryIO) -> Headers:
+def probe(kind: Kind, open_stream: Callable[[], BinaryIO]) -> Headers:
     """Return what the headers in a seekable stream say; kinds without headers say nothing."""
     probes = {"image": _probe_image, "video": _probe_video, "audio": _probe_audio}
     if kind not in probes:
         return Headers()
     try:
-        return probes[kind](stream)
+        with open_stream() as stream:
+            return probes[kind](stream)
     except HeadraceError as error:
         return Headers(broken=str(error))
     except av.FFmpegError as error:

@@ -57,7 +57,7 @@ class RowGroups:
             with RangeFile(self._storage, location.file, 0, location.file_size) as stream:
                 file = pq.ParquetFile(stream, metadata=self._footer(location))
                 table = file.read_row_group(location.block, columns=paths, use_threads=False)
-        except (pa.ArrowException, EOFError, ValueError) as error:
+        except (pa.ArrowException, OSError, EOFError, ValueError) as error:
             raise CorruptSampleError(
                 f"row group {location.block} of {location.file} cannot be decoded: {error}"
             ) from error

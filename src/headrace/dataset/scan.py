@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from headrace.core.errors import ConfigError
 from headrace.dataset.index import FileProblem
-from headrace.dataset.location import SampleLocation
+from headrace.dataset.location import Kind, SampleLocation
+from headrace.dataset.probe import IMAGE_READ_BYTES, Headers, probe
 from headrace.dataset.side import SideFiles
 from headrace.storage.port import FileInfo, Storage
 from headrace.storage.rangefile import RangeFile
@@ -43,9 +44,20 @@ class ScanSource:
     side: SideFiles
 
     def open(self, offset: int = 0, length: int | None = None, **options: int) -> RangeFile:
-        """Open a range of the file, or all of it."""
+        """Open a range of the file, or all of it.
+
+        Raises:
+            HeadraceError: nothing can be read of it, not even nothing.
+        """
         length = self.file.size - offset if length is None else length
+        if length == 0:
+            self.storage.read(self.file.path, offset, 0)
         return RangeFile(self.storage, self.file.path, offset, length, **options)
+
+    def probe(self, kind: Kind, offset: int, length: int) -> Headers:
+        """Read the headers of the medium in a range of the file."""
+        buffer = {"buffer_bytes": IMAGE_READ_BYTES} if kind == "image" else {}
+        return probe(kind, lambda: self.open(offset, length, **buffer))
 
     def broken(self, reason: str) -> FileProblem:
         """Describe something wrong with the file."""

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from headrace.core.errors import HeadraceError
 from headrace.dataset.cost import text_cost
 from headrace.dataset.location import Kind, Member, SampleLocation
 from headrace.dataset.media import leading_kind, member_field
-from headrace.dataset.probe import IMAGE_READ_BYTES, Headers, probe
+from headrace.dataset.probe import Headers
 from headrace.dataset.scan import Scan, ScanSource
+
+PADDING_BYTES = 1024 * 1024
+"""Zeros that may follow the end marker [bytes]."""
 
 
 def scan_tar(source: ScanSource) -> Scan:
@@ -28,9 +32,11 @@ def scan_tar(source: ScanSource) -> Scan:
                 if entry.offset_data + entry.size > source.file.size:
                     raise tarfile.ReadError(f"it ends inside the member {entry.name!r}")
                 yield from samples.add(entry)
+            _require_end(stream, archive.offset, source.file.size)
     except (tarfile.TarError, HeadraceError, OSError, ValueError) as error:
-        yield from samples.drop_incomplete()
-        yield source.broken(f"read up to sample {samples.count}, then: {error or 'unreadable'}")
+        yield source.broken(
+            f"only the {samples.count} samples before the damage are kept; then: {error}"
+        )
         return
     yield from samples.finish()
 
@@ -40,6 +46,18 @@ def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         archive.members = []  # type: ignore[attr-defined] # tarfile keeps them all otherwise
         if entry.isreg():
             yield entry
+
+
+def _require_end(stream: BinaryIO, offset: int, size: int) -> None:
+    """Raise ``ReadError`` unless the archive was read to its end: a block of zeros."""
+    stream.seek(offset)
+    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError("it has no end marker, so members may be missing")
+    if size - offset > PADDING_BYTES:
+        raise tarfile.ReadError(
+            f"{size - offset} bytes follow the end marker; archives joined by cat are read "
+            "up to the first marker: join them by `tar --concatenate`"
+        )
 
 
 class _Samples:
@@ -69,19 +87,13 @@ class _Samples:
             self.count += 1
         self._members, self._doubt = [], None
 
-    def drop_incomplete(self) -> Iterator[SampleLocation]:
-        """Forget the sample in which a truncated file ends: members of it may be missing."""
-        self._members = []
-        return iter(())
-
     def _take(self, entry: tarfile.TarInfo, extension: str) -> None:
-        field = member_field(extension)
-        taken = {member.field for member in self._members}
-        if field in taken:
-            field = extension
-        if field in taken:
+        if any(member.name == extension for member in self._members):
             self._doubt = f"two members named .{extension}"
             return
+        field = member_field(extension)
+        if any(member.field == field for member in self._members):
+            field = extension
         if entry.issparse():
             self._doubt = f"member .{extension} is stored sparse; write the shard without --sparse"
         self._members.append(
@@ -116,9 +128,7 @@ class _Samples:
         main = next((member for member in self._members if member.field == kind), None)
         if main is None or kind == "text":
             return Headers(cost_s=text_cost(main.length if main else 0))
-        buffer = {"buffer_bytes": IMAGE_READ_BYTES} if kind == "image" else {}
-        with self._source.open(main.offset, main.length, **buffer) as stream:
-            return probe(kind, stream)
+        return self._source.probe(kind, main.offset, main.length)
 
 
 def _split_name(name: str) -> tuple[str, str]:

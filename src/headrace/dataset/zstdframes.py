@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import msgspec
@@ -54,8 +54,8 @@ class FrameWalker(io.RawIOBase):
     read before is good, and the last frame of ``table`` is then the readable part of it.
     """
 
-    def __init__(self, source: BinaryIO) -> None:
-        self._texts = self._walk(source)
+    def __init__(self, open_source: Callable[[], BinaryIO]) -> None:
+        self._texts = self._walk(open_source)
         self._pending = memoryview(b"")
         self._frames: list[Frame] = []
 
@@ -87,7 +87,11 @@ class FrameWalker(io.RawIOBase):
         self._pending = self._pending[count:]
         return count
 
-    def _walk(self, source: BinaryIO) -> Iterator[bytes]:
+    def _walk(self, open_source: Callable[[], BinaryIO]) -> Iterator[bytes]:
+        with open_source() as source:
+            yield from self._walk_frames(source)
+
+    def _walk_frames(self, source: BinaryIO) -> Iterator[bytes]:
         start = text_start = 0
         rest = source.read(FEED_BYTES)
         while rest:

@@ -196,7 +196,7 @@ def _pread(handle: int, wanted: ByteRange, path: str) -> bytes:
         data = os.pread(handle, wanted.length - got, wanted.offset + got)
         if not data:
             raise StorageError(
-                f"{path} ends at byte {wanted.offset + got}, but {wanted.length} bytes from "
+                f"{path} ends at byte {os.fstat(handle).st_size}, but {wanted.length} bytes from "
                 f"{wanted.offset} were asked for; it was truncated: restore it, or index again"
             )
         parts.append(data)

@@ -1,0 +1,149 @@
+"""What every storage backend must do. A backend's test class inherits it and gives a storage."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.core.errors import HeadraceError, NotFoundError, StorageError
+from headrace.storage.port import ByteRange, Storage
+
+CONTENT = bytes(range(256)) * 40
+
+
+class StorageContract(ABC):
+    """Inherit, and return an empty storage from ``make``."""
+
+    @abstractmethod
+    def make(self, place: Path) -> Storage:
+        """Return a storage whose root is empty."""
+
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> Storage:
+        return self.make(tmp_path)
+
+    def test_what_was_written_is_read_back(self, storage: Storage) -> None:
+        info = storage.write("a/b/c.bin", CONTENT)
+        assert (info.path, info.size) == ("a/b/c.bin", len(CONTENT))
+        assert storage.read("a/b/c.bin") == CONTENT
+
+    def test_an_empty_file_is_a_file(self, storage: Storage) -> None:
+        storage.write("empty", b"")
+        assert storage.read("empty") == b""
+        assert storage.read("empty", 0, 0) == b""
+        assert storage.stat("empty").size == 0
+
+    @settings(
+        max_examples=40,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            HealthCheck.differing_executors,
+        ],
+    )
+    @given(st.data())
+    def test_any_range_is_that_slice(self, storage: Storage, data: st.DataObject) -> None:
+        storage.write("x", CONTENT)
+        starts = data.draw(st.lists(st.integers(0, len(CONTENT)), max_size=6))
+        ranges = [
+            ByteRange(start, data.draw(st.integers(0, len(CONTENT) - start))) for start in starts
+        ]
+        wanted = [CONTENT[r.offset : r.offset + r.length] for r in ranges]
+        assert list(storage.read_ranges("x", ranges)) == wanted
+        assert [storage.read("x", r.offset, r.length) for r in ranges] == wanted
+
+    def test_reading_from_an_offset_without_a_length_goes_to_the_end(
+        self, storage: Storage
+    ) -> None:
+        storage.write("x", CONTENT)
+        assert storage.read("x", 1000) == CONTENT[1000:]
+
+    def test_reading_past_the_end_is_an_error_that_says_where_the_end_is(
+        self, storage: Storage
+    ) -> None:
+        storage.write("x", b"12345")
+        with pytest.raises(StorageError, match="5"):
+            storage.read("x", 3, 10)
+        with pytest.raises(StorageError, match="5"):
+            storage.read_ranges("x", [ByteRange(0, 2), ByteRange(100, 1)])
+
+    def test_a_missing_file_is_not_found_by_any_method(self, storage: Storage) -> None:
+        for ask in (storage.stat, storage.read, lambda path: storage.read_ranges(path, [])):
+            with pytest.raises(NotFoundError, match="nowhere"):
+                ask("nowhere/file")
+        with pytest.raises(NotFoundError):
+            list(storage.list("nowhere"))
+        with pytest.raises(NotFoundError):
+            storage.rename("nowhere", "somewhere")
+
+    def test_files_are_listed_recursively_in_path_order(self, storage: Storage) -> None:
+        paths = ["a.txt", "a/b", "a-b", "a/c/d", "b", ".hidden/x", "a0"]
+        for path in paths:
+            storage.write(path, path.encode())
+        assert [info.path for info in storage.list()] == sorted(paths)
+        assert all(info == storage.stat(info.path) for info in storage.list())
+
+    def test_a_prefix_lists_what_is_below_it(self, storage: Storage) -> None:
+        for path in ("a/x", "a/b/y", "ab/z"):
+            storage.write(path, b"")
+        assert [info.path for info in storage.list("a")] == ["a/b/y", "a/x"]
+
+    def test_an_empty_store_lists_nothing(self, storage: Storage) -> None:
+        assert list(storage.list()) == []
+
+    def test_the_version_changes_with_the_content(self, storage: Storage) -> None:
+        before = storage.write("x", b"one")
+        assert storage.stat("x") == before
+        after = storage.write("x", b"two")
+        assert after.version != before.version
+        assert storage.read("x") == b"two"
+
+    def test_rename_moves_and_replaces(self, storage: Storage) -> None:
+        storage.write("old", b"new content")
+        storage.write("deep/target", b"old content")
+        storage.rename("old", "deep/target")
+        assert storage.read("deep/target") == b"new content"
+        with pytest.raises(NotFoundError):
+            storage.stat("old")
+
+    def test_delete_removes_and_may_be_repeated(self, storage: Storage) -> None:
+        storage.write("x", b"")
+        storage.delete("x")
+        storage.delete("x")
+        assert list(storage.list()) == []
+
+    @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a/\0b"])
+    def test_paths_that_leave_the_root_are_refused(self, storage: Storage, path: str) -> None:
+        for ask in (storage.read, storage.stat, storage.delete, lambda p: storage.write(p, b"")):
+            with pytest.raises(HeadraceError, match="leaves the root"):
+                ask(path)
+
+    def test_a_reader_sees_the_old_bytes_or_the_new_ones(self, storage: Storage) -> None:
+        versions = [bytes([n]) * 50_000 for n in range(20)]
+        storage.write("x", versions[0])
+        done = threading.Event()
+
+        def keep_writing() -> None:
+            for version in versions:
+                storage.write("x", version)
+            done.set()
+
+        writer = threading.Thread(target=keep_writing)
+        writer.start()
+        seen = []
+        while not done.is_set():
+            seen.append(storage.read("x", 0, 50_000))
+        writer.join()
+        assert seen
+        assert all(len(set(data)) == 1 for data in seen)
+
+    def test_writing_leaves_nothing_else_behind(self, storage: Storage) -> None:
+        storage.write("x", b"1")
+        storage.write("x", b"2")
+        assert [info.path for info in storage.list()] == ["x"]

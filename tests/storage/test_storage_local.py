@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from contract.storage_contract import StorageContract
+from headrace.core.errors import NotFoundError, StorageError
+from headrace.storage import local
+from headrace.storage.local import NOWHERE, LocalStorage
+
+
+class TestLocalStorage(StorageContract):
+    def make(self, place: Path) -> LocalStorage:
+        root = place / "root"
+        root.mkdir()
+        return LocalStorage(root)
+
+
+def test_a_link_inside_the_root_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/x").write_bytes(b"here")
+    (tmp_path / "alias").symlink_to("real")
+    storage = LocalStorage(tmp_path)
+    assert storage.read("alias/x") == b"here"
+    assert [info.path for info in storage.list()] == ["alias/x", "real/x"]
+
+
+def test_a_link_out_of_the_root_is_listed_but_never_read(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "secret").write_bytes(b"secret")
+    (root / "link").symlink_to(tmp_path / "secret")
+    storage = LocalStorage(root)
+    assert [(info.path, info.size, info.version) for info in storage.list()] == [
+        ("link", 0, NOWHERE)
+    ]
+    with pytest.raises(StorageError, match="outside"):
+        storage.read("link")
+    with pytest.raises(StorageError, match="outside"):
+        storage.write("link", b"overwritten")
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+
+
+def test_a_wider_trusted_directory_lets_links_lead_there(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "shared").write_bytes(b"shared")
+    (root / "link").symlink_to(tmp_path / "shared")
+    assert LocalStorage(root, links_within=tmp_path).read("link") == b"shared"
+
+
+def test_a_sibling_whose_name_starts_like_the_root_is_outside(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data2").mkdir()
+    (tmp_path / "data2/x").write_bytes(b"x")
+    (tmp_path / "data/x").symlink_to(tmp_path / "data2/x")
+    with pytest.raises(StorageError, match="outside"):
+        LocalStorage(tmp_path / "data").read("x")
+
+
+def test_a_circle_of_links_ends(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/x").write_bytes(b"")
+    (tmp_path / "a/up").symlink_to(tmp_path)
+    assert [info.path for info in LocalStorage(tmp_path).list()] == ["a/x"]
+
+
+def test_a_dangling_link_is_listed_and_not_found(tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to("nothing")
+    storage = LocalStorage(tmp_path)
+    assert [info.version for info in storage.list()] == [NOWHERE]
+    with pytest.raises(NotFoundError):
+        storage.read("gone")
+
+
+def test_a_mistyped_file_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "train-0001.tar").write_bytes(b"")
+    with pytest.raises(NotFoundError, match=r"did you mean .*train-0001\.tar"):
+        LocalStorage(tmp_path).read("train-0010.tar")
+
+
+def test_a_directory_and_a_pipe_are_not_read_as_files(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    storage = LocalStorage(tmp_path)
+    for name in ("folder", "pipe"):
+        with pytest.raises(NotFoundError):
+            storage.read(name)
+    assert list(storage.list()) == []
+
+
+def test_a_file_is_no_root(tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(b"")
+    with pytest.raises(NotFoundError, match="name the directory"):
+        LocalStorage(tmp_path / "x.tar")
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "disk is full"),
+        (errno.EACCES, "permission denied"),
+        (errno.EROFS, "read-only"),
+        (errno.EDQUOT, "quota"),
+        (errno.EIO, "device"),
+    ],
+)
+def test_an_operating_system_error_says_what_to_do_and_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.write("x", b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(local.os, "fsync", fail)
+    with pytest.raises(StorageError, match=advice):
+        storage.write("x", b"new")
+    assert storage.read("x") == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
