@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from io import BytesIO
 
 import numpy as np
@@ -22,6 +23,7 @@ KEY = SampleKey(seed=11, epoch=2, sample=5)
 SIZES = [(64, 48), (223, 301), (500, 333), (31, 900), (1, 7)]
 
 
+@lru_cache
 def photograph(width: int, height: int) -> Image.Image:
     return Image.fromarray(data.astronaut()).resize((width, height), Image.Resampling.BICUBIC)
 
