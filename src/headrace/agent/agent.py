@@ -138,7 +138,7 @@ class Agent:
 
     def statistics(self) -> AgentStatistics:
         """Return counts since the start and levels now."""
-        engine, queue, cpu = self.engine, self.engine.queue_statistics(), self._watch.latest
+        engine, queue, cpu = self.engine, self.engine.queue_statistics(), self._watch
         return AgentStatistics(
             agent=self.config.name,
             boot=engine.boot,
@@ -157,12 +157,12 @@ class Agent:
             workers=self.config.workers,
             workers_live=len(engine.pool.pids),
             worker_restarts=engine.pool.restarts,
-            transforming=cpu.transform,
-            guard_reason=cpu.reason,
-            workers_allowed=cpu.workers,
-            cpu_capacity_cores=cpu.capacity_cores,
-            cpu_others_cores=cpu.others_cores,
-            cpu_own_cores=cpu.own_cores,
+            transforming=cpu.decision.transform,
+            guard_reason=cpu.decision.reason,
+            workers_allowed=cpu.decision.workers,
+            cpu_capacity_cores=cpu.reading.capacity_cores,
+            cpu_others_cores=cpu.reading.others_cores,
+            cpu_own_cores=cpu.reading.own_cores,
         )
 
     async def _keep_house(self) -> None:
@@ -235,7 +235,7 @@ def _listen(
         _check_tls(config.tls)
     for listen, tls in addresses:
         sock = open_socket(listen)
-        opened.callback(close_socket, sock)
+        opened.callback(close_socket, sock, listen)
         yield sock, None if listen.unix_path else tls
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.core.errors import ConfigError
+from headrace.policy.guard import GuardLimits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +87,9 @@ class AgentConfig:
 
     lead_s: float = 10.0
     """How long before it is due a sample may be prepared [s]."""
+
+    guard: GuardLimits = field(default_factory=GuardLimits)
+    """When transforms yield to whoever else needs the CPU."""
 
     def __post_init__(self) -> None:
         for name, least in (

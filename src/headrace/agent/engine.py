@@ -6,15 +6,24 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headrace.agent.arena import Arena, Extent
 from headrace.agent.config import AgentConfig
-from headrace.agent.jobs import AgentPlan, ServedJob
-from headrace.agent.tasks import Done, Failed, OpenPipeline, Task, TooLarge
+from headrace.agent.jobs import AgentPlan, ServedJob, ServedSource
+from headrace.agent.tasks import (
+    Done,
+    Failed,
+    OpenPipeline,
+    Outcome,
+    Prove,
+    Proven,
+    Task,
+    TooLarge,
+)
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.digest import Buffer
@@ -44,6 +53,9 @@ from headrace.policy.window import WindowLimits
 from headrace.wire.messages import FetchRequest
 
 log = logging.getLogger("headrace.agent.engine")
+
+PROOF_TIMEOUT_S = 60.0
+"""Longest wait for a worker that starts [s]."""
 
 ServeAction: TypeAlias = Serve | ServeRaw | ServeMissing
 
@@ -89,6 +101,7 @@ class Engine:
         self._extents: dict[int, tuple[Extent, ...]] = {}
         self._results: dict[int, Done] = {}
         self._requests: dict[int, Request] = {}
+        self._proofs: dict[int, asyncio.Future[Proven | Failed]] = {}
         self._numbers = itertools.count(1)
         self._wake: asyncio.TimerHandle | None = None
 
@@ -102,12 +115,9 @@ class Engine:
         return self._queue.statistics()
 
     def add_job(self, name: str, job: ServedJob) -> None:
-        """Serve a job, or serve it with a new roster, mode or start."""
-        known = self.jobs.get(name)
+        """Serve a job whose sources are open, or serve it with a new roster, mode or start."""
         self.jobs[name] = job
         job.last_used = self.clock.now()
-        if known is None:
-            self._open_sources(job)
         message = job.message
         self.handle(
             JobChanged(
@@ -127,8 +137,38 @@ class Engine:
         """
         job = self.jobs.pop(name)
         self.handle(JobRemoved(job=name))
-        for source in job.sources:
+        self.close_sources(job.sources)
+
+    def open_sources(self, sources: Sequence[ServedSource], pipeline: str) -> None:
+        """Let workers make samples of these sources."""
+        for source in sources:
+            self.pool.open_source(
+                OpenPipeline(
+                    source=source.number,
+                    root=source.directory,
+                    links_within=source.links_within,
+                    pipeline=pipeline,
+                    allowed_ops=self.config.allowed_ops,
+                )
+            )
+
+    def close_sources(self, sources: Sequence[ServedSource]) -> None:
+        """Let workers forget these sources."""
+        for source in sources:
             self.pool.close_source(source.number)
+
+    async def prove(self, source: ServedSource) -> Proven | Failed:
+        """Let a worker make the golden vectors, so that no op ever runs in the agent itself."""
+        ticket = -self.next_numbers(1)[0]
+        self._proofs[ticket] = asyncio.get_running_loop().create_future()
+        self.pool.submit_first(Prove(ticket=ticket, source=source.number))
+        try:
+            async with asyncio.timeout(PROOF_TIMEOUT_S + 2 * self.config.task_s):
+                return await self._proofs[ticket]
+        except TimeoutError:
+            return Failed(ticket=ticket, code="crashed", reason="no worker was free to prove it")
+        finally:
+            del self._proofs[ticket]
 
     def next_numbers(self, count: int) -> tuple[int, ...]:
         """Return numbers never given before."""
@@ -217,9 +257,12 @@ class Engine:
             )
         )
 
-    def _report(self, message: Done | Failed | TooLarge) -> None:
+    def _report(self, message: Outcome | TooLarge) -> None:
+        proof = self._proofs.get(message.ticket)
+        if proof is not None and isinstance(message, Proven | Failed) and not proof.done():
+            proof.set_result(message)
         if message.ticket not in self._extents:
-            return  # refused before: its memory is already free
+            return  # a proof; or refused before, and its memory is already free
         match message:
             case TooLarge():
                 self.handle(GrowAsked(ticket=message.ticket, nbytes=message.nbytes))
@@ -248,18 +291,6 @@ class Engine:
             if isinstance(action, Serve):
                 self.sent(action.ticket)
         self.handle(AskCancelled(request=request.number))
-
-    def _open_sources(self, job: ServedJob) -> None:
-        for source in job.sources:
-            self.pool.open_source(
-                OpenPipeline(
-                    source=source.number,
-                    root=source.directory,
-                    links_within=source.links_within,
-                    pipeline=job.message.spec.pipeline,
-                    allowed_ops=self.config.allowed_ops,
-                )
-            )
 
     def _plan_wake(self) -> None:
         if self._wake is not None:

@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import os
 
 from headrace.agent.config import AgentConfig
+from headrace.agent.cpu import CpuMeter
 from headrace.agent.engine import Engine
+from headrace.policy.guard import CpuReading, Guard, GuardDecision
 from headrace.policy.lookahead_events import GuardDecided
 
 PERIOD_S = 0.1
 """Time between two looks at the CPU [s]."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CpuState:
-    """The latest look and what the guard made of it."""
-
-    transform: bool
-    workers: int
-    reason: str = ""
-    capacity_cores: float = 0.0
-    others_cores: float = 0.0
-    own_cores: float = 0.0
-
-
 class CpuWatch:
-    """The guard of one agent."""
+    """The guard of one agent, and the latest it saw and said."""
 
     def __init__(self, engine: Engine, config: AgentConfig) -> None:
         self._engine = engine
-        self.latest = CpuState(transform=True, workers=config.workers)
+        self._meter = CpuMeter(clock=engine.clock)
+        self._guard = Guard(config.workers, config.guard)
+        self.reading: CpuReading = self._meter.read(())
+        self.decision: GuardDecision = self._guard.observe(self.reading, engine.clock.now())
 
     async def run(self) -> None:
         """Look and decide until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_S)
-            self._engine.handle(GuardDecided(workers=self.latest.workers, transform=True))
+            self._look()
+
+    def _look(self) -> None:
+        self.reading = self._meter.read((os.getpid(), *self._engine.pool.pids))
+        self.decision = self._guard.observe(self.reading, self._engine.clock.now())
+        self._engine.handle(
+            GuardDecided(
+                workers=self.decision.workers,
+                transform=self.decision.transform,
+                reason=self.decision.reason,
+            )
+        )

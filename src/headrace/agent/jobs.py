@@ -15,7 +15,6 @@ from headrace.policy.lookahead_events import Planned
 from headrace.policy.placement import owners
 from headrace.prepare.job import OpenJob, open_job
 from headrace.prepare.sample import Preparer
-from headrace.transform.fingerprint import compatible, fingerprint
 from headrace.wire.messages import Fingerprint, RegisterJob
 
 _FIRST_GUESS_BYTES = {"image": 1 << 20, "video": 16 << 20, "audio": 4 << 20, "text": 64 << 10}
@@ -83,6 +82,9 @@ class ServedJob:
     preparers: tuple[Preparer, ...]
     """Read encoded samples of each source, for raw answers."""
 
+    proof: Fingerprint
+    """What this host makes of the golden vectors."""
+
     raw_only: str
     """Why nothing is transformed; empty when all is well."""
 
@@ -109,8 +111,3 @@ def open_for_agent(spec: JobSpec, *, roots: Roots, allowed_ops: Sequence[str]) -
         ConfigError: the pipeline names an op that is unknown or not allowed.
     """
     return open_job(spec, allowed_ops=allowed_ops, open_url=roots.open)
-
-
-def why_raw_only(job: OpenJob, theirs: Fingerprint) -> str:
-    """Return why this host would not make the client's bytes; empty when it would. Blocks."""
-    return compatible(fingerprint(job.program), theirs) or ""

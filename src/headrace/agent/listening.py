@@ -36,12 +36,11 @@ def address_of(sock: socket.socket, *, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def close_socket(sock: socket.socket) -> None:
-    """Close a listening socket and remove its file."""
-    path = sock.getsockname() if sock.family == socket.AF_UNIX else ""
+def close_socket(sock: socket.socket, listen: Listen) -> None:
+    """Close what ``open_socket`` returned, if nobody did, and remove its file."""
     sock.close()
-    if path:
-        Path(path).unlink(missing_ok=True)
+    if listen.unix_path is not None:
+        Path(listen.unix_path).unlink(missing_ok=True)
 
 
 def _open_tcp(host: str, port: int) -> socket.socket:

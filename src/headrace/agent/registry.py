@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 
 import msgspec
 
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
-from headrace.agent.jobs import ServedJob, ServedSource, open_for_agent, why_raw_only
+from headrace.agent.jobs import ServedJob, ServedSource, open_for_agent
 from headrace.agent.roots import Roots
+from headrace.agent.tasks import Failed, Proven
 from headrace.core.errors import CallerError, ConfigError
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Preparer
-from headrace.wire.messages import PROTOCOL_VERSION, JobRegistered, RegisterJob
+from headrace.transform.fingerprint import compatible
+from headrace.wire.messages import PROTOCOL_VERSION, Fingerprint, JobRegistered, RegisterJob
 
 log = logging.getLogger("headrace.agent.registry")
 
@@ -73,19 +76,34 @@ class Registry:
         return not job.requests and self._engine.clock.now() - job.last_used > RESUMED_AFTER_S
 
     async def _open(self, message: RegisterJob, known: ServedJob | None) -> ServedJob:
-        if known is not None:
-            opened, sources = known.open, known.sources
-        else:
-            opened, sources = await asyncio.to_thread(self._open_anew, message)
+        if known is None:
+            return await self._open_first(message)
+        _check_cuts(message, known.open)
+        return dataclasses.replace(
+            known,
+            message=message,
+            raw_only=compatible(known.proof, message.fingerprint) or "",
+        )
+
+    async def _open_first(self, message: RegisterJob) -> ServedJob:
+        opened, sources = await asyncio.to_thread(self._open_anew, message)
         _check_cuts(message, opened)
-        raw_only = await asyncio.to_thread(why_raw_only, opened, message.fingerprint)
+        self._engine.open_sources(sources, message.spec.pipeline)
+        try:
+            proof = await self._engine.prove(sources[0])
+        except BaseException:
+            self._engine.close_sources(sources)
+            raise
+        nothing = Fingerprint(versions={}, golden={})
+        ours = proof.fingerprint if isinstance(proof, Proven) else nothing
+        failed = proof.reason if isinstance(proof, Failed) else ""
         return ServedJob(
             open=opened,
             message=message,
             sources=sources,
-            preparers=known.preparers if known is not None else _preparers(opened),
-            raw_only=raw_only,
-            requests=set() if known is None else known.requests,
+            preparers=_preparers(opened),
+            proof=ours,
+            raw_only=failed or compatible(ours, message.fingerprint) or "",
         )
 
     def _open_anew(self, message: RegisterJob) -> tuple[OpenJob, tuple[ServedSource, ...]]:

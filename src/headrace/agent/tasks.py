@@ -14,6 +14,7 @@ import msgspec
 from headrace.agent.arena import Extent
 from headrace.dataset.location import SampleLocation
 from headrace.wire.frames import FieldHeader
+from headrace.wire.messages import Fingerprint
 
 LENGTH = struct.Struct("<I")
 MAX_MESSAGE_BYTES = 64 << 20
@@ -54,6 +55,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     extents: tuple[Extent, ...]
 
 
+class Prove(msgspec.Struct, frozen=True, kw_only=True, tag="prove"):
+    """Make the golden vectors with a source's pipeline."""
+
+    ticket: int
+    source: int
+
+
 class MoreMemory(msgspec.Struct, frozen=True, kw_only=True, tag="more"):
     """Answer to ``TooLarge``: the extents to use now; none when the task is given up."""
 
@@ -61,7 +69,8 @@ class MoreMemory(msgspec.Struct, frozen=True, kw_only=True, tag="more"):
     extents: tuple[Extent, ...]
 
 
-ToWorker: TypeAlias = OpenPipeline | ClosePipeline | Task | MoreMemory
+Work: TypeAlias = Task | Prove
+ToWorker: TypeAlias = OpenPipeline | ClosePipeline | Work | MoreMemory
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
@@ -88,6 +97,13 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     transform_s: float
 
 
+class Proven(msgspec.Struct, frozen=True, kw_only=True, tag="proven"):
+    """What became of the golden vectors."""
+
+    ticket: int
+    fingerprint: Fingerprint
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """The sample could not be made; the worker lives on."""
 
@@ -98,7 +114,14 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     reason: str
 
 
-FromWorker: TypeAlias = Ready | TooLarge | Done | Failed
+Outcome: TypeAlias = Done | Proven | Failed
+FromWorker: TypeAlias = Ready | TooLarge | Outcome
+
+
+def name_of(work: Work) -> str:
+    """Return what a person calls it."""
+    return work.location.key if isinstance(work, Task) else "the golden vectors"
+
 
 _encoder = msgspec.msgpack.Encoder()
 _from_worker = msgspec.msgpack.Decoder(FromWorker)

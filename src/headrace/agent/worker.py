@@ -25,22 +25,34 @@ from headrace.agent.tasks import (
     FromWorker,
     MoreMemory,
     OpenPipeline,
+    Outcome,
+    Prove,
+    Proven,
     Ready,
     Task,
     TooLarge,
     ToWorker,
+    Work,
     decode_for_worker,
     encode,
+    name_of,
 )
 from headrace.core.digest import Buffer, payload_digest
 from headrace.core.draws import SampleKey
-from headrace.core.errors import CorruptSampleError, HeadraceError
+from headrace.core.errors import (
+    CorruptSampleError,
+    NotFoundError,
+    StaleIndexError,
+    StorageError,
+)
 from headrace.dataset.reader import SampleReader
 from headrace.prepare.sample import Preparer
 from headrace.storage.local import LocalStorage
+from headrace.transform.fingerprint import fingerprint
 from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
 from headrace.wire.frames import pack_fields
+from headrace.wire.messages import Fingerprint
 
 _PR_SET_PDEATHSIG = 1
 
@@ -58,7 +70,7 @@ class Worker:
         self._send(Ready(pid=os.getpid()))
         while (message := self._receive()) is not None:
             match message:
-                case Task():
+                case Task() | Prove():
                     self._send(self._attempt(message))
                 case OpenPipeline():
                     self._sources[message.source] = open_preparer(message)
@@ -67,19 +79,24 @@ class Worker:
                 case MoreMemory():
                     pass  # the task it was for is over
 
-    def _attempt(self, task: Task) -> Done | Failed:
+    def _attempt(self, work: Work) -> Outcome:
         try:
-            return self._make(task)
+            return self._prove(work) if isinstance(work, Prove) else self._make(work)
         except CorruptSampleError as error:
-            return Failed(ticket=task.ticket, code="corrupt", reason=str(error))
-        except HeadraceError as error:
-            return Failed(ticket=task.ticket, code="unreadable", reason=str(error))
+            return Failed(ticket=work.ticket, code="corrupt", reason=str(error))
+        except (StorageError, StaleIndexError, NotFoundError) as error:
+            return Failed(ticket=work.ticket, code="unreadable", reason=str(error))
         except MemoryError:
-            reason = f"{task.location.key}: needs more memory than a worker may use"
-            return Failed(ticket=task.ticket, code="crashed", reason=reason)
+            reason = f"{name_of(work)}: needs more memory than a worker may use"
+            return Failed(ticket=work.ticket, code="crashed", reason=reason)
         except Exception as error:  # noqa: BLE001 - an op's bug is that sample's, not the worker's
-            reason = f"{task.location.key}: {type(error).__name__}: {error}"
-            return Failed(ticket=task.ticket, code="crashed", reason=reason)
+            reason = f"{name_of(work)}: {type(error).__name__}: {error}"
+            return Failed(ticket=work.ticket, code="crashed", reason=reason)
+
+    def _prove(self, work: Prove) -> Proven:
+        found = fingerprint(self._sources[work.source].program)
+        proof = Fingerprint(versions=found.versions, golden=found.golden)
+        return Proven(ticket=work.ticket, fingerprint=proof)
 
     def _make(self, task: Task) -> Done | Failed:
         key = SampleKey(seed=task.seed, epoch=task.epoch, sample=task.sample)

@@ -22,17 +22,20 @@ from headrace.agent.tasks import (
     LENGTH,
     MAX_MESSAGE_BYTES,
     ClosePipeline,
-    Done,
     Failed,
     FromWorker,
     MoreMemory,
     OpenPipeline,
+    Outcome,
+    Prove,
     Ready,
     Task,
     TooLarge,
     ToWorker,
+    Work,
     decode_for_agent,
     encode,
+    name_of,
 )
 
 log = logging.getLogger("headrace.agent.workers")
@@ -58,7 +61,7 @@ class WorkerLimits:
     """A task that runs longer is ended with its worker [s]."""
 
 
-Report = Callable[[Done | Failed | TooLarge], None]
+Report = Callable[[Outcome | TooLarge], None]
 
 
 class WorkerPool:
@@ -68,7 +71,7 @@ class WorkerPool:
         arena: Shared with every worker.
         limits: How many, and what each may use.
         report: Called with what becomes of each task that was submitted, in the end exactly
-            one ``Done`` or ``Failed`` each.
+            one outcome each.
     """
 
     def __init__(self, arena: Arena, limits: WorkerLimits, report: Report) -> None:
@@ -76,7 +79,7 @@ class WorkerPool:
         self._limits = limits
         self._report = report
         self._sources: dict[int, OpenPipeline] = {}
-        self._waiting: deque[Task] = deque()
+        self._waiting: deque[Work] = deque()
         self._idle: deque[_Worker] = deque()
         self._live: set[_Worker] = set()
         self._by_ticket: dict[int, _Worker] = {}
@@ -110,6 +113,11 @@ class WorkerPool:
         self._waiting.append(task)
         self._assign()
 
+    def submit_first(self, work: Prove) -> None:
+        """Run this before whatever waits for a worker."""
+        self._waiting.appendleft(work)
+        self._assign()
+
     def grant(self, ticket: int, extents: tuple[Extent, ...]) -> None:
         """Answer a task that asked for more memory; no extents: give it up."""
         worker = self._by_ticket.get(ticket)
@@ -120,14 +128,18 @@ class WorkerPool:
         delay = _FIRST_DELAY_S
         while True:
             begin = time.monotonic()
-            await self._run_one()
+            try:
+                why = await self._run_one()
+            except OSError as error:
+                why = f"no process could be started: {error}"
             self.restarts += 1
             settled = time.monotonic() - begin > _SETTLED_S
             delay = _FIRST_DELAY_S if settled else min(delay * 2, _LONGEST_DELAY_S)
-            log.warning("a worker ended; another starts in %.2f s", delay)
+            log.warning("a worker ended (%s); another starts in %.2f s", why, delay)
             await asyncio.sleep(delay)
 
-    async def _run_one(self) -> None:
+    async def _run_one(self) -> str:
+        """Start a worker, wait until it is gone, and return why."""
         worker = await self._spawn()
         self._live.add(worker)
         try:
@@ -140,6 +152,7 @@ class WorkerPool:
                 self._idle.remove(worker)
             await worker.end()
             self._give_up_task(worker)
+        return worker.why_ended or f"exit code {worker.process.returncode}"
 
     async def _spawn(self) -> _Worker:
         ours, theirs = socket.socketpair()
@@ -184,7 +197,7 @@ class WorkerPool:
             worker.task = task
             self._by_ticket[task.ticket] = worker
             limit_s = self._limits.task_s
-            worker.limit(limit_s, f"{task.location.key}: stopped after {limit_s:g} s")
+            worker.limit(limit_s, f"{name_of(task)}: stopped after {limit_s:g} s")
             worker.send(task)
 
     def _give_up_task(self, worker: _Worker) -> None:
@@ -193,7 +206,7 @@ class WorkerPool:
         ticket = worker.task.ticket
         self._by_ticket.pop(ticket, None)
         reason = worker.why_ended or (
-            f"{worker.task.location.key}: its worker ended with {worker.process.returncode}"
+            f"{name_of(worker.task)}: its worker ended with {worker.process.returncode}"
         )
         self._report(Failed(ticket=ticket, code="crashed", reason=reason))
 
@@ -203,7 +216,7 @@ class _Worker(asyncio.Protocol):
 
     def __init__(self, process: Process, heard: Callable[[_Worker, FromWorker], None]) -> None:
         self.process = process
-        self.task: Task | None = None
+        self.task: Work | None = None
         self.why_ended = ""
         loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = loop.create_future()
@@ -255,8 +268,7 @@ class _Worker(asyncio.Protocol):
         self.unlimit()
         if self._transport is not None:
             self._transport.abort()
-        if self.process.returncode is None:
-            self.kill(self.why_ended)
+        self.kill(self.why_ended)
         await self.process.wait()
 
     def _next_body(self) -> bytearray | None:

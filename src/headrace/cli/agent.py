@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from headrace.agent.agent import ReadyMessage
     from headrace.agent.config import AgentConfig
 
+RESUME_RATIO = 0.875
+"""Transforms come back below this part of the threshold (0.8 → 0.7)."""
+
 _FILE = click.Path(path_type=Path)
 
 
@@ -40,6 +43,7 @@ class Given:
     worker_memory: int
     task_seconds: float
     allow_op: tuple[str, ...]
+    cpu_threshold: float
     ready_file: Path | None
     ready_fd: int | None
     exit_with_parent: bool
@@ -101,6 +105,13 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 @click.option(
     "--allow-op", multiple=True, help="Users' op that jobs may name: module:function, module:*."
 )
+@click.option(
+    "--cpu-threshold",
+    type=click.FloatRange(0.1, 1.0),
+    default=0.8,
+    show_default=True,
+    help="Others' share of the CPU above which raw bytes are served; 1: never.",
+)
 @click.option("--ready-file", type=_FILE, help="Gets the address as JSON once it answers.")
 @click.option("--ready-fd", type=int, help="The same to an open descriptor.")
 @click.option("--exit-with-parent", is_flag=True, help="End when the process that started it ends.")
@@ -134,6 +145,7 @@ def command(**given: Any) -> None:
 
 def _config(options: Given) -> AgentConfig:
     from headrace.agent.config import AgentConfig, Listen
+    from headrace.policy.guard import GuardLimits
     from headrace.wire.auth import load_token
 
     chosen: dict[str, Any] = {"name": options.name, "workers": options.workers}
@@ -147,6 +159,10 @@ def _config(options: Given) -> AgentConfig:
         worker_memory_bytes=options.worker_memory,
         task_s=options.task_seconds,
         allowed_ops=options.allow_op,
+        guard=GuardLimits(
+            stop_share=options.cpu_threshold,
+            resume_share=options.cpu_threshold * RESUME_RATIO,
+        ),
         **{name: value for name, value in chosen.items() if value is not None},
     )
 

@@ -1,0 +1,302 @@
+"""What must not go wrong when workers, clients or the host misbehave. Real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from client_for_tests import Job, eventually, make_dataset
+from PIL import Image
+
+from headrace.agent.local import LocalAgent
+from headrace.core.errors import AgentUnavailableError
+from headrace.dataset.build import build_index
+from headrace.storage.opening import open_storage
+from headrace.transform import ops
+from headrace.transform.ops.user import UserOp
+from headrace.transform.pipeline import Pipeline
+from headrace.wire.auth import TOKEN_VARIABLE
+
+QUIET = ("--cpu-threshold", "1")
+"""Options of an agent that does not mind who else uses this host."""
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("served") / "photos")
+
+
+@pytest.fixture(scope="module")
+def misbehaving(dataset: Path) -> Iterator[LocalAgent]:
+    """An agent that may run the tests' bad ops, within tight limits."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    options = ["--allow-op", "ops_for_tests:*", "--workers", "1", "--task-seconds", "3"]
+    options += ["--worker-memory", "512MiB", "--memory", "64MiB", *QUIET]
+    with LocalAgent([dataset.parent], options=options) as agent:
+        yield agent
+    patch.undo()
+
+
+def with_op(name: str) -> Pipeline:
+    return Pipeline((ops.DecodeImage(), UserOp(path=f"ops_for_tests:{name}", fields=("image",))))
+
+
+def children(agent: LocalAgent) -> list[psutil.Process]:
+    try:
+        return psutil.Process(agent.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+@pytest.mark.parametrize(("op", "says"), [("hang", "3 s"), ("die", "-9"), ("devour", "memory")])
+def test_a_sample_that_ends_its_worker_twice_comes_raw_and_others_go_on(
+    misbehaving: LocalAgent, dataset: Path, op: str, says: str
+) -> None:
+    job = Job(misbehaving, dataset, with_op(op), cut=2)
+    assert job.register(start_step=5000).mode == "transform"
+    header, record = job.fetch(1, step=5000)[1]
+    assert (header.kind, header.code) == ("raw", "crashed")
+    assert says in header.reason
+    assert record["image"] == (dataset / "001.jpg").read_bytes()
+    job.connection.send("DELETE", job.path)
+    assert job.connection.receive().status == 204
+    plain = Job(misbehaving, dataset)
+    plain.register()
+    assert plain.fetch(2)[2][0].kind == "tensor"
+
+
+def test_a_result_larger_than_foreseen_gets_the_memory_it_needs(
+    misbehaving: LocalAgent, dataset: Path
+) -> None:
+    job = Job(misbehaving, dataset, with_op("swell"), cut=2)
+    job.register()
+    header, record = job.fetch(1)[1]
+    assert header.kind == "tensor"
+    np.testing.assert_array_equal(record["image"], job.expected(1)["image"])
+
+
+def test_a_pipeline_that_kills_workers_on_golden_vectors_is_served_raw(
+    misbehaving: LocalAgent, dataset: Path
+) -> None:
+    job = Job(misbehaving, dataset, with_op("die_always"), cut=2)
+    answer = job.register()
+    assert answer.mode == "raw-only"
+    assert "golden" in answer.reason
+    assert job.fetch(1)[1][0].code == "raw-only"
+
+
+def test_an_image_bomb_costs_one_sample(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "served" / "bombs", count=8)
+    Image.new("L", (13000, 13000)).save(dataset / "007.png")
+    storage = open_storage(str(dataset))
+    build_index(storage).save(storage)
+    options = ["--workers", "1", "--worker-memory", "256MiB", *QUIET]
+    pipeline = Pipeline((ops.DecodeImage(max_pixels=1 << 28), ops.CenterCrop(32)))
+    with LocalAgent([tmp_path / "served"], options=options) as agent:
+        job = Job(agent, dataset, pipeline)
+        job.register()
+        frames = job.fetch(1, 7, 8)
+    assert [frames[n][0].kind for n in (1, 7)] == ["tensor", "tensor"]
+    assert (frames[8][0].kind, frames[8][0].code) == ("raw", "crashed")
+
+
+def test_workers_killed_under_load_lose_no_sample_and_change_no_byte(dataset: Path) -> None:
+    with LocalAgent([dataset.parent], options=["--workers", "2", *QUIET]) as agent:
+        job = Job(agent, dataset)
+        job.register()
+        done = threading.Event()
+        killer = threading.Thread(target=kill_workers, args=(agent, done))
+        killer.start()
+        try:
+            for step in range(6):
+                frames = job.fetch(*range(24), step=step)
+                assert set(frames) == set(range(24))
+                for sample in (0, 11, 23):
+                    header, record = frames[sample]
+                    if header.kind == "tensor":
+                        expected = job.expected(sample)["image"]
+                        np.testing.assert_array_equal(record["image"], expected)
+                    else:
+                        assert header.code in ("crashed", "late")
+        finally:
+            done.set()
+            killer.join()
+        assert job.statistics()["worker_restarts"] > 0
+        eventually(lambda: job.statistics()["workers_live"] == 2)
+
+
+def kill_workers(agent: LocalAgent, done: threading.Event) -> None:
+    while not done.wait(0.4):
+        for worker in children(agent)[:1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.send_signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_an_agent_that_is_told_to_stop_leaves_nothing_behind(
+    dataset: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    socket_path = tmp_path / "agent.sock"
+    options = ["--workers", "2", "--unix", str(socket_path), *QUIET]
+    agent = LocalAgent([dataset.parent], options=options).start()
+    job = Job(agent, dataset)
+    job.register()
+    job.send(*range(24), step=900)
+    workers = children(agent)
+    assert workers
+    begin = time.monotonic()
+    os.kill(agent.pid, how)
+    assert agent.stop() == 0
+    assert time.monotonic() - begin < 4.0
+    assert not [worker for worker in workers if worker.is_running()]
+    assert not socket_path.exists()
+
+
+def test_an_agent_that_is_killed_takes_its_workers_along(dataset: Path) -> None:
+    agent = LocalAgent([dataset.parent], options=["--workers", "2"]).start()
+    eventually(lambda: len(children(agent)) == 2)
+    workers = children(agent)
+    agent.kill()
+    eventually(lambda: not any(alive(worker) for worker in workers))
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_an_agent_ends_with_the_process_that_started_it(dataset: Path) -> None:
+    script = (
+        "import sys, os\n"
+        "from headrace.agent.local import LocalAgent\n"
+        f"agent = LocalAgent([{str(dataset.parent)!r}]).start()\n"
+        "print(agent.pid, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    agent = int(ended.stdout)
+    eventually(lambda: not psutil.pid_exists(agent) or not alive(psutil.Process(agent)))
+
+
+def test_an_agent_comes_back_at_the_same_address_with_another_boot(dataset: Path) -> None:
+    with LocalAgent([dataset.parent], options=["--workers", "1", *QUIET]) as agent:
+        job = Job(agent, dataset)
+        first, address = job.register(), agent.address
+        agent.kill()
+        agent.start()
+        assert agent.address == address
+        second = job.register()
+        assert second.boot != first.boot
+        assert second.agent == first.agent
+        assert job.fetch(3)[3][0].kind == "tensor"
+
+
+def run_agent(*options: str, token: str = "0123456789abcdef") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", "agent", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, TOKEN_VARIABLE: token},
+    )
+
+
+def test_a_second_agent_at_the_same_port_says_so(dataset: Path) -> None:
+    with LocalAgent([dataset.parent]) as agent:
+        address = agent.address.removeprefix("http://")
+        ended = run_agent("--root", str(dataset), "--listen", address)
+    assert ended.returncode == 2
+    assert "another process" in ended.stderr
+    assert "--listen" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--root", "/nowhere/at/all"], "not a directory"),
+        ([], "--root"),
+        (["--root", "/tmp", "--listen", "nonsense"], "HOST:PORT"),
+        (["--root", "/tmp", "--listen", "203.0.113.9:0"], "cannot listen"),
+        (["--root", "/tmp", "--tls-cert", "x.pem"], "--tls-key"),
+        (["--root", "/tmp", "--token-file", "/nowhere"], "token"),
+        (["--root", "/tmp", "--memory", "lots"], "2GiB"),
+        (["--root", "/tmp", "--workers", "0"], "workers"),
+        (["--root", "/tmp", "--config", "/nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_a_wrong_call_ends_with_one_clear_line(options: list[str], says: str) -> None:
+    ended = run_agent(*options)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_configuration_file_gives_defaults_and_its_typos_are_named(tmp_path: Path) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text('root = ["/nowhere/1"]\nworkers = 3\n')
+    assert "/nowhere/1" in run_agent("--config", str(config)).stderr
+    config.write_text("worker = 3\n")
+    ended = run_agent("--config", str(config))
+    assert ended.returncode == 2
+    assert "did you mean 'workers'?" in ended.stderr
+
+
+def test_a_local_agent_that_cannot_start_says_so(tmp_path: Path) -> None:
+    with pytest.raises(AgentUnavailableError, match="did not start"):
+        LocalAgent([tmp_path / "nothing"], stderr=subprocess.DEVNULL).start()
+
+
+def test_burners_on_its_cpu_make_it_serve_raw_and_it_comes_back(dataset: Path) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    options = ["--workers", "1", "--cpu-threshold", "0.85"]
+    with LocalAgent([dataset.parent], options=options, cpus=[cpu]) as agent:
+        job = Job(agent, dataset)
+        job.register()
+        if not becomes(job, transforming=True, within_s=10.0):
+            pytest.skip("the CPU of the agent is busy with other work already")
+        with burning(cpu):
+            assert becomes(job, transforming=False, within_s=5.0)
+            header, _ = job.fetch(9, step=900)[9]
+            assert (header.kind, header.code) == ("raw", "busy")
+            assert "others use" in header.reason
+        if not becomes(job, transforming=True, within_s=20.0):
+            pytest.skip("other work took the CPU over")
+        assert job.fetch(9, step=901)[9][0].kind in ("tensor", "raw")
+
+
+def becomes(job: Job, *, transforming: bool, within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if job.statistics()["transforming"] == transforming:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@contextlib.contextmanager
+def burning(cpu: int) -> Iterator[None]:
+    code = f"import os\nos.sched_setaffinity(0, [{cpu}])\nwhile True: pass"
+    burners = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
