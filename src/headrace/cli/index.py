@@ -33,7 +33,7 @@ from headrace.storage.opening import open_storage
 def command(
     url: str, *, out: str | None, text_field: str, workers: int, full: bool, json_file: str | None
 ) -> int:
-    r"""List the samples of the dataset at URL, and where their bytes are.
+    """List the samples of the dataset at URL, and where their bytes are.
 
     Folders of images, videos and sounds (class folders become labels), WebDataset shards,
     Parquet files and JSON lines (also .gz and .zst) are understood, and mixed as they come.
@@ -44,7 +44,7 @@ def command(
     Examples:
       headrace index /data/images
       headrace index /mnt/readonly/c4 --out ~/c4.parquet --text-field content
-    """
+    """  # noqa: D301 - click reads the lone \b
     if out is not None and not out.endswith(".parquet"):
         raise CallerError(f"--out {out} must end in .parquet; write --out {out}.parquet")
     begin = time.perf_counter()

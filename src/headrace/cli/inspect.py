@@ -32,7 +32,7 @@ SHOWN = 20
 @click.option("--index", "index_file", help="The index file, if it does not lie below URL.")
 @click.option("--json", "json_file", help="Write the same as JSON to a file, - for stdout.")
 def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
-    r"""Describe the dataset at URL: counts, bytes, sizes, decode cost, classes, what is broken.
+    """Describe the dataset at URL: counts, bytes, sizes, decode cost, classes, what is broken.
 
     Exits with 1 if files changed since they were indexed: run `headrace index` again.
 
@@ -40,7 +40,7 @@ def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
     Examples:
       headrace inspect /data/images
       headrace inspect /mnt/readonly/c4 --index ~/c4.parquet --json -
-    """
+    """  # noqa: D301 - click reads the lone \b
     storage = open_storage(url)
     index = Index.load(index_file or storage)
     staleness = compare_files(index, list_dataset(storage).files)

@@ -95,7 +95,7 @@ def build_index(
     if previous is not None and reused:
         table = pa.concat_tables([_rows_of(previous, reused), table])
         problems += [p for p in previous.problems if p.file in reused]
-    table, classes = with_labels(_in_order(table, listing.files))
+    table, classes = with_labels(_with_own_names(_in_order(table, listing.files)))
     if not table.num_rows and not problems:
         raise NotFoundError(_nothing(storage, listing.ignored))
     return Index(
@@ -163,6 +163,15 @@ def _in_order(table: pa.Table, files: Sequence[FileInfo]) -> pa.Table:
     paths = pa.array([file.path for file in files], pa.string())
     ordinal = pc.index_in(_paths(table), value_set=paths).to_numpy()
     return table.take(np.argsort(ordinal, kind="stable"))
+
+
+def _with_own_names(table: pa.Table) -> pa.Table:
+    """Renew the dictionaries: names in order of appearance, none of rows that are gone."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            names = table.column(at).cast(pa.string()).combine_chunks().dictionary_encode()
+            table = table.set_column(at, field, names)
+    return table
 
 
 class _Progress:

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from headrace.cli.main import run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    target = io.BytesIO()
+    Image.new("RGB", (20, 10)).save(target, "JPEG")
+    for name in ("ant", "bee"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "1.jpg").write_bytes(target.getvalue())
+    (tmp_path / "data/t.jsonl").write_text('{"text": "a"}\nbroken\n')
+    return tmp_path / "data"
+
+
+def facts(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, object]:
+    assert run([*arguments, "--json", "-"]) == code
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_index_then_inspect_tell_the_same(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    indexed = facts(capsys, "index", str(data))
+    assert (indexed["samples"], indexed["broken_samples"], indexed["files"]) == (4, 1, 3)
+    inspected = facts(capsys, "inspect", str(data))["description"]
+    assert isinstance(inspected, dict)
+    assert inspected["digest"] == indexed["digest"]
+    assert inspected["classes"] == {"ant": 1, "bee": 1}
+
+
+def test_tables_go_to_standard_output(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["index", str(data)]) == 0
+    assert run(["inspect", str(data)]) == 0
+    shown = capsys.readouterr()
+    for word in ("image", "jsonl", "ant", "bee", "not a line of JSON", "t.jsonl#1"):
+        assert word in shown.out
+    assert shown.err == ""
+
+
+def test_a_stale_index_exits_with_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["index", str(data)])
+    (data / "ant/1.jpg").write_bytes(b"changed")
+    capsys.readouterr()
+    assert run(["inspect", str(data)]) == 1
+    assert "changed: ant/1.jpg" in capsys.readouterr().out
+
+
+def test_an_index_elsewhere_leaves_the_dataset_alone(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(data.rglob("*"))
+    out = tmp_path / "idx.parquet"
+    assert facts(capsys, "index", str(data), "--out", str(out))["index"] == str(out)
+    assert sorted(data.rglob("*")) == before
+    assert facts(capsys, "inspect", str(data), "--index", str(out))["stale"] == {
+        "changed": [],
+        "gone": [],
+        "new": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["index", "{data}/empty"], "no samples below"),
+        (["index", "{data}x"], "did you mean {data}?"),
+        (["index", "hdfs://x/y"], "not supported"),
+        (["index", "{data}", "--out", "index"], "must end in .parquet"),
+        (["index", "{data}", "--workers", "0"], "must be at least 1"),
+        (["inspect", "{data}"], "headrace index"),
+        (["inspect", "{data}/ant/1.jpg"], "is a file"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_exit_code_two(
+    data: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (data / "empty").mkdir()
+    assert run([argument.format(data=data) for argument in arguments]) == 2
+    shown = capsys.readouterr()
+    assert message.format(data=data) in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_a_damaged_index_is_built_again(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["index", str(data)])
+    (data / ".headrace/index.parquet").write_bytes(b"damaged")
+    assert run(["index", str(data)]) == 0
+    assert "scanning everything" in capsys.readouterr().err
+    assert run(["inspect", str(data)]) == 0
+
+
+@pytest.mark.parametrize("verb", ["index", "inspect"])
+def test_help_shows_two_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, "--help"]) == 0
+    assert capsys.readouterr().out.count(f"headrace {verb} /") == 2

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import av
+import pytest
+from made_up_media import clip, json_lines, parquet, picture, shard, write_all
+
+from headrace.core.errors import ConfigError, StaleIndexError, StorageError
+from headrace.dataset.build import build_index
+from headrace.dataset.reader import ReaderLimits, SampleReader
+from headrace.storage.local import LocalStorage
+
+FILES = {
+    "x.jpg": picture(8, 8),
+    "x.tar": shard([("a.jpg", picture(8, 8))]),
+    "x.jsonl": json_lines(["one", "two"]),
+    "x.parquet": parquet({"text": ["one", "two"]}),
+}
+
+
+def touch(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:3])
+
+
+def grow(path: Path) -> None:
+    path.write_bytes(b"xxxx" + path.read_bytes())
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("change", [touch, truncate, grow, Path.unlink])
+def test_a_changed_file_is_never_read_at_a_stale_offset(tmp_path: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]
+    storage = LocalStorage(write_all(tmp_path, {name: FILES[name]}))
+    location, reader = build_index(storage).location(0), SampleReader(storage)
+    assert reader.read_raw(location)
+    change(tmp_path / name)
+    for read in (reader.read_raw, SampleReader(storage).read_raw, reader.open_record):
+        with pytest.raises(StaleIndexError, match="headrace index"):
+            read(location)
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"x.jpg": picture(8, 8)}))
+    location = build_index(storage).location(0)
+
+    class Racing(LocalStorage):
+        def read_ranges(self, path, ranges):  # type: ignore[no-untyped-def]
+            data = super().read_ranges(path, ranges)
+            touch(tmp_path / path)
+            return data
+
+    with pytest.raises(StaleIndexError, match="modified"):
+        SampleReader(Racing(tmp_path)).read_raw(location)
+
+
+def test_an_error_of_the_storage_is_not_called_staleness(tmp_path: Path) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"x.jpg": picture(8, 8)}))
+    location = build_index(storage).location(0)
+
+    class Failing(LocalStorage):
+        def read_ranges(self, path, ranges):  # type: ignore[no-untyped-def]
+            raise StorageError("the device reported an error")
+
+    with pytest.raises(StorageError, match="device"):
+        SampleReader(Failing(tmp_path)).read_raw(location)
+
+
+@pytest.mark.parametrize("name", ["x.mp4", "x.tar"])
+def test_a_video_is_a_stream_that_a_decoder_can_seek_in(tmp_path: Path, name: str) -> None:
+    data = clip(30)
+    files = {"x.mp4": data, "x.tar": shard([("a.mp4", data), ("a.cls", b"5"), ("a.txt", b"hi")])}
+    storage = LocalStorage(write_all(tmp_path, {name: files[name]}))
+    location = build_index(storage).location(0)
+    record = SampleReader(storage).open_record(location)
+    stream = cast("BinaryIO", record.pop("video"))
+    assert stream.read() == data
+    stream.seek(0)
+    with av.open(stream) as container:
+        assert sum(1 for _ in container.decode(video=0)) == 30
+    assert record == ({"label": 5, "text": "hi"} if name == "x.tar" else {})
+
+
+def test_only_the_fields_asked_for_are_streams(tmp_path: Path) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"x.jpg": picture(8, 8)}))
+    location, reader = build_index(storage).location(0), SampleReader(storage)
+    assert reader.open_record(location) == {"image": picture(8, 8)}
+    stream = reader.open_record(location, frozenset({"image"}))["image"]
+    assert cast("BinaryIO", stream).read() == picture(8, 8)
+
+
+def test_a_stream_notices_when_its_file_changes(tmp_path: Path) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"x.mp4": clip(30)}))
+    location = build_index(storage).location(0)
+    stream = cast("BinaryIO", SampleReader(storage).open_record(location)["video"])
+    touch(tmp_path / "x.mp4")
+    with pytest.raises(StaleIndexError, match="modified"):
+        stream.read(10)
+
+
+def test_decoders_pass_the_staleness_of_a_stream_on(tmp_path: Path) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"x.mp4": clip(30)}))
+    location = build_index(storage).location(0)
+    stream = cast("BinaryIO", SampleReader(storage).open_record(location)["video"])
+    touch(tmp_path / "x.mp4")
+    with pytest.raises(StaleIndexError):
+        av.open(stream)
+
+
+def test_negative_limits_are_refused() -> None:
+    with pytest.raises(ConfigError, match="row_group_bytes"):
+        ReaderLimits(row_group_bytes=-1)
