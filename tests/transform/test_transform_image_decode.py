@@ -18,6 +18,7 @@ from skimage import data
 from headrace import ops
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import ConfigError, CorruptSampleError, StorageError
+from headrace.transform import corrupt
 from headrace.transform.pictures import Pictures
 
 DRAWS = Draws(SampleKey(0, 0, 0), 0)
@@ -204,12 +205,29 @@ def test_a_limit_beyond_pillows_own_is_a_configuration_error() -> None:
 
 
 def test_a_lack_of_memory_is_not_the_samples_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = encoded(photograph(), "BMP")
+
     def starve(self: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr(ImageFile.ImageFile, "load", starve)
+    monkeypatch.setattr(corrupt, "_memory_is_left", lambda: False)
     with pytest.raises(MemoryError):
-        decode(encoded(photograph(), "BMP"))
+        decode(file)
+
+
+def test_a_header_that_claims_absurd_memory_is_the_samples_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = encoded(photograph(), "BMP")
+
+    def starve(self: object) -> None:
+        raise OSError("out of memory when reading image file")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", starve)
+    monkeypatch.setattr(corrupt, "_memory_is_left", lambda: True)
+    with pytest.raises(CorruptSampleError, match="out of memory"):
+        decode(file)
 
 
 def test_a_storage_failure_while_reading_is_not_the_samples_fault() -> None:

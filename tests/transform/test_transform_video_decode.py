@@ -122,6 +122,27 @@ def test_frames_found_by_seeking_are_those_found_by_decoding_through(
     assert np.array_equal(sought, decode(clip(60, gop=7), 9))
 
 
+@pytest.mark.parametrize(
+    "options", [("7", "2", "1"), ("12", "3", "0"), ("60", "0", "0"), ("1", "0", "0")]
+)
+@pytest.mark.parametrize("count", [1, 4, 8, 64])
+def test_sparing_unseen_frames_changes_no_frame_that_is_seen(
+    options: tuple[str, str, str], count: int
+) -> None:
+    """Compared with decoding every frame of a moving picture from the start."""
+    gop, b_frames, open_gop = options
+    rng = np.random.default_rng(3)
+    texture = rng.integers(0, 255, (48, 200, 3), np.uint8)
+    moving = [texture[:, 2 * step : 2 * step + 64] for step in range(60)]
+    x264 = f"open-gop={open_gop}:b-pyramid=normal:scenecut=0"
+    file = encode_frames(moving, g=gop, bf=b_frames, crf="30", **{"x264-params": x264})
+    with av.open(BytesIO(file)) as container:
+        every = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    moments = [60 * (number + 0.5) / count for number in range(count)]
+    expected = np.stack([every[int(moment)] for moment in moments])
+    assert np.array_equal(decode(file, count), expected)
+
+
 def test_only_the_groups_of_pictures_that_are_needed_are_decoded(decoded: list[int]) -> None:
     file = clip(60, gop=10)
     assert numbers(decode(file, 1)) == [30]

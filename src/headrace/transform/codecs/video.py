@@ -1,14 +1,15 @@
 """Decodes the wanted frames of one clip with PyAV, and as few others as the format allows.
 
 A frame is asked for by time: the one on display at that moment. Its keyframe is sought
-and only frames from there on are decoded, on one thread, so the same moments give the same
-bytes on every host with the same FFmpeg. PyAV leaves FFmpeg's log switched off.
+and only frames from there on are decoded, on one thread and without those that nothing refers
+to, so the same moments give the same bytes on every host with the same FFmpeg. PyAV leaves
+FFmpeg's log switched off.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from io import BytesIO
@@ -21,6 +22,7 @@ from av.video.reformatter import Interpolation
 from PIL import Image
 
 from headrace.core.errors import CorruptSampleError
+from headrace.transform.codecs.feed import FrameFeed
 from headrace.transform.codecs.orientation import Orientation, display_turn, turned_size
 from headrace.transform.corrupt import untrusted_bytes
 from headrace.transform.op import Frame
@@ -93,7 +95,7 @@ class _ClipReader:
         self._start: int = self._stream.start_time or 0
         self._times, self._keyframes = _index_of(self._stream, self._start)
         self._decoded = 0
-        self._frames = self._decode()
+        self._feed = FrameFeed(container, self._stream)
         self._shown: _Timed | None = None
         self._next: _Timed | None = None
         self._opened = False
@@ -112,6 +114,7 @@ class _ClipReader:
         target = self._start + int(moment_s / self._base)
         if self._worth_seeking(target):
             self._seek(target)
+        self._feed.aim(target)
         self._open()
         while self._next is not None and self._next.time <= target:
             self._shown = self._next
@@ -147,15 +150,15 @@ class _ClipReader:
         """
         earlier = self._keyframes[: bisect_right(self._keyframes, target)][-2:-1]
         for place in (target, *earlier, self._start):
-            self._container.seek(place, stream=self._stream, backward=True)
-            self._frames = self._decode()
+            self._feed.seek(place)
+            self._feed.aim(target)
             self._shown, self._opened = None, True
             self._next = self._advance()
             if self._next is not None and self._next.time <= target:
                 return
 
     def _advance(self) -> _Timed | None:
-        frame = next(self._frames, None)
+        frame = self._feed.next()
         if frame is None:
             return None
         self._decoded += 1
@@ -167,10 +170,6 @@ class _ClipReader:
         if frame.pts is None:
             raise CorruptSampleError("the clip's frames carry no time; wrap the stream in MP4")
         return _Timed(frame.pts, frame)
-
-    def _decode(self) -> Iterator[VideoFrame]:
-        frames: Iterator[VideoFrame] = self._container.decode(self._stream)
-        return frames
 
     def _check_end(self) -> None:
         """Raise if the index promises frames behind the last one that could be decoded."""
