@@ -113,12 +113,12 @@ class BlockShuffle:
         if passes.size > 1 or span > slots.size:
             return self._slots.forward(slots, passes)
         near = np.arange(span, dtype=np.uint64) + first
-        return self._slots.forward(near, passes)[slots - first]
+        blocks: Words = self._slots.forward(near, passes)[slots - first]
+        return blocks
 
     def _short_slot(self, passes: Words) -> Words:
         if passes.size == 1:
-            known: Words = self._short_slot_of(int(passes[0]))
-            return known
+            return self._short_slot_of(int(passes[0]))
         return self._slots.inverse(np.full_like(passes, self._last_block), passes)
 
     def _short_slot_in(self, number: int) -> Words:

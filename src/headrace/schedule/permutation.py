@@ -115,7 +115,7 @@ def _near_square(size: int) -> tuple[int, int]:
     """Return the two factors: the first is even, as two odd ones reach even permutations only."""
     root = isqrt(size - 1) + 1
     first = root + root % 2
-    last = min(first + 2 * _CANDIDATES, 2 * first)
+    last = first + min(2 * _CANDIDATES, -(-first // 2))
     shapes = ((rows, -(-size // rows)) for rows in range(first, last, 2))
     return min(shapes, key=lambda shape: (shape[0] * shape[1], shape[0]))
 
