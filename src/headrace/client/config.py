@@ -8,9 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from headrace.client.tail import Memory
+from headrace.client.memory import Allocate, plain
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
 from headrace.transform.pipeline import Pipeline
@@ -94,7 +92,7 @@ class LoaderConfig:
     trace: str | Path | None = None
     """File that one record per step is written to (Arrow IPC); None for none."""
 
-    memory: Memory = np.empty
+    allocate: Allocate = plain
     """Gives the memory that batches lie in."""
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from headrace.client.crew import Crew
 from headrace.client.fleet import AgentStatistics, Fleet
 from headrace.client.gather import Gathered, Gatherer, Workshop
 from headrace.client.maker import Maker
+from headrace.client.memory import BlockPool
 from headrace.client.pace import Pace, Patience
 from headrace.client.prefetch import Prefetcher, PrefetchLimits, PrefetchStatistics
 from headrace.client.spotcheck import CheckStatistics, SpotChecks
@@ -55,6 +56,8 @@ class Machinery:
         self._checks = SpotChecks(
             config.check_every, crew=self._crew, maker=self._maker, fleet=self._fleet
         )
+        pool = BlockPool(config.allocate, keep_bytes=config.prefetch_bytes // 4)
+        self._tail = Tail(job.program, pool)
         self._prefetcher: Prefetcher | None = None
         self._expected = -1
 
@@ -134,7 +137,7 @@ class Machinery:
             pace=self.pace,
             patience=Patience(config.patience_s, config.grace_s),
             checks=self._checks,
-            tail=Tail(self._job.program, config.memory),
+            tail=self._tail,
             timeout_s=config.timeout_s,
             closed=prefetcher.stopped,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from headrace.client.batch import Column
@@ -15,12 +17,17 @@ Memory = Callable[[tuple[int, ...], npt.DTypeLike], AnyArray]
 """Gives uninitialised memory for a block: NumPy's, or pinned by a framework."""
 
 
+_Form: TypeAlias = "tuple[np.dtype[np.generic], tuple[int, ...]]"
+_Stack: TypeAlias = "tuple[str, int, np.dtype[np.generic], tuple[int, ...]]"
+
+
 class Tail:
     """Finishes batches of one program. Thread-safe."""
 
     def __init__(self, program: Program, memory: Memory) -> None:
         self.memory = memory
         self._program = program
+        self._forms: dict[_Stack, _Form | None] = {}
 
     def stacks(self, fields: set[str], blocks: Mapping[str, AnyArray], start: int) -> bool:
         """Tell whether the ops from ``start`` on may run over blocks instead of single samples.
@@ -52,13 +59,16 @@ class Tail:
         return self._program.run_batch(dict(columns))
 
     def _place(self, name: str, block: AnyArray, start: int) -> AnyArray | None:
-        """Return memory for a field's result; None where no op changes the field.
-
-        One sample is done twice to learn the form of the result; a thousandth of a batch.
-        """
+        """Return memory for a field's result; None where no op changes the field."""
         if not len(block):
             return None
-        first = self._program.run_stacked({name: block[:1]}, start=start)[name]
-        if first.shape[1:] == block.shape[1:] and first.base is block:
-            return None
-        return self.memory((len(block), *first.shape[1:]), first.dtype)
+        stack = (name, start, block.dtype, block.shape[1:])
+        if stack not in self._forms:
+            self._forms[stack] = self._form(name, block[:1], start)
+        form = self._forms[stack]
+        return None if form is None else self.memory((len(block), *form[1]), form[0])
+
+    def _form(self, name: str, first: AnyArray, start: int) -> _Form | None:
+        """Learn the form of a field's result by making one."""
+        result = self._program.run_stacked({name: first}, start=start)[name]
+        return None if result is first else (result.dtype, result.shape[1:])

@@ -31,7 +31,7 @@ class Loader:
     def __init__(self, urls: Urls, **options: Any) -> None:
         """Open the datasets; arguments and errors are those of :class:`headrace.Loader`."""
         place = {} if "rank" in options or "world" in options else rank_and_world()
-        self._loader = ArrayLoader(urls, **{"memory": batch_memory(), **place, **options})
+        self._loader = ArrayLoader(urls, **{"allocate": batch_memory(), **place, **options})
         self.config = self._loader.config
 
     def __iter__(self) -> Iterator[TensorBatch]:

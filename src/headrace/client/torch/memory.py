@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
-from headrace.client.tail import Memory
-from headrace.core.record import AnyArray
+from headrace.client.memory import Allocate, Octets, plain
 
 
-def batch_memory() -> Memory:
+def batch_memory() -> Allocate:
     """Return what allocates batches on this host."""
-    return pinned if torch.cuda.is_available() else np.empty
+    return pinned if torch.cuda.is_available() else plain
 
 
-def pinned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> AnyArray:
-    """Return uninitialised page-locked memory as an array; torch's cache of it is used again."""
-    wanted = np.dtype(dtype)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
-    memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
-    array: AnyArray = memory.numpy().view(wanted).reshape(shape)
-    return array
+def pinned(nbytes: int) -> Octets:
+    """Return uninitialised page-locked memory."""
+    memory: Octets = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+    return memory

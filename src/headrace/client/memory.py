@@ -1,0 +1,103 @@
+"""Memory that batches lie in, used again as soon as nothing refers to it any more.
+
+Fresh memory costs a page fault for every 4 KiB: measured here, 0.1 to 0.2 ms for one
+float32 picture of 224 x 224, as much as normalising it. An array handed out stays its
+receiver's for as long as it, or any view or tensor over it, lives.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.record import AnyArray
+
+Octets: TypeAlias = npt.NDArray[np.uint8]
+Allocate: TypeAlias = Callable[[int], Octets]
+"""Gives so many bytes of uninitialised memory: NumPy's, or pinned by a framework."""
+
+SMALL_BYTES = 1 << 16
+"""Arrays below this are not worth keeping."""
+
+STEPS = 8
+"""Sizes kept between one power of two and the next: at most an eighth is wasted."""
+
+
+def plain(nbytes: int) -> Octets:
+    """Return uninitialised memory of this process."""
+    return np.empty(nbytes, np.uint8)
+
+
+class BlockPool:
+    """Gives arrays, and takes their memory back when they are gone. Thread-safe."""
+
+    def __init__(self, allocate: Allocate, *, keep_bytes: int) -> None:
+        """Make an empty pool.
+
+        Args:
+            allocate: Where memory comes from.
+            keep_bytes: Unused memory that is kept; more is given back to the system.
+        """
+        self._allocate = allocate
+        self._keep_bytes = keep_bytes
+        self._lock = threading.Lock()
+        self._returned: deque[Octets] = deque()
+        self._free: dict[int, list[Octets]] = {}
+        self._free_bytes = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that is kept and unused [bytes]."""
+        with self._lock:
+            self._collect()
+            return self._free_bytes
+
+    def __call__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> AnyArray:
+        """Return an uninitialised array."""
+        wanted = np.dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
+        if nbytes < SMALL_BYTES:
+            return self._allocate(nbytes).view(wanted).reshape(shape)
+        memory = self._take(_rounded(nbytes))
+        octets = np.asarray(_Lease(memory, self._returned.append))
+        return octets[:nbytes].view(wanted).reshape(shape)
+
+    def _take(self, size: int) -> Octets:
+        with self._lock:
+            self._collect()
+            kept = self._free.get(size)
+            if kept:
+                self._free_bytes -= size
+                return kept.pop()
+        return self._allocate(size)
+
+    def _collect(self) -> None:
+        while self._returned:
+            memory = self._returned.popleft()
+            if self._free_bytes + memory.nbytes <= self._keep_bytes:
+                self._free.setdefault(memory.nbytes, []).append(memory)
+                self._free_bytes += memory.nbytes
+
+
+class _Lease:
+    """Owns a block while arrays over it live; NumPy keeps it as their base."""
+
+    def __init__(self, memory: Octets, give_back: Callable[[Octets], None]) -> None:
+        self._memory = memory
+        self._give_back = give_back
+        self.__array_interface__: dict[str, Any] = memory.__array_interface__
+
+    def __del__(self) -> None:
+        # May run at any moment of any thread: one append, no lock.
+        self._give_back(self._memory)
+
+
+def _rounded(nbytes: int) -> int:
+    """Return the smallest kept size that is not below ``nbytes``."""
+    step = max(1 << (nbytes - 1).bit_length() - 1, STEPS) // STEPS
+    return -(-nbytes // step) * step

@@ -1,0 +1,156 @@
+"""Steps come ahead, in order, within a budget; and priorities of decoding."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from headrace.client.batch import Batch
+from headrace.client.counts import Counts
+from headrace.client.crew import WHEN_IDLE, Crew
+from headrace.client.gather import Gathered
+from headrace.client.pace import Pace, Patience
+from headrace.client.prefetch import Prefetcher, PrefetchLimits
+from headrace.core.errors import DeadlineError
+
+NBYTES = 1000
+
+
+class Scripted:
+    """Makes steps of ``NBYTES``; counts how many bytes exist at once."""
+
+    def __init__(self, fail_at: int = -1) -> None:
+        self.made: list[int] = []
+        self.fail_at = fail_at
+        self.closed = False
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def gather(self, step: int) -> Gathered:
+        self.gate.wait(10)
+        self.made.append(step)
+        if step == self.fail_at:
+            raise OSError(f"step {step} is broken")
+        columns = {"x": np.zeros(NBYTES, np.uint8)}
+        batch = Batch(columns, {}, step=step, epoch=0, size=NBYTES)
+        return Gathered(batch, Counts(), 0.0, NBYTES)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def prefetching(gatherers: list[Scripted], *, steps: int = 8, budget: int = 1 << 30) -> Prefetcher:
+    prefetcher = Prefetcher(0, PrefetchLimits(steps=steps, budget_bytes=budget))
+    prefetcher.start(gatherers)
+    return prefetcher
+
+
+def settled(prefetcher: Prefetcher) -> int:
+    """Wait until nothing more is made, and return how many steps are ready."""
+    deadline, calm = time.monotonic() + 5, 0
+    while calm < 5 and time.monotonic() < deadline:
+        statistics = prefetcher.statistics()
+        calm = calm + 1 if not statistics.making_steps else 0
+        time.sleep(0.01)
+    return prefetcher.statistics().ready_steps
+
+
+def ended(prefetcher: Prefetcher) -> None:
+    prefetcher.stop()
+    prefetcher.join(5)
+
+
+def test_steps_are_handed_over_in_order_whoever_made_them() -> None:
+    prefetcher = prefetching([Scripted() for _ in range(4)])
+    taken = [prefetcher.take(step, 5).batch.step for step in range(50)]
+    assert taken == list(range(50))
+    ended(prefetcher)
+
+
+@pytest.mark.parametrize(("steps", "budget", "ready"), [(3, 1 << 30, 3), (8, 4 * NBYTES, 4)])
+def test_no_more_is_made_ahead_than_the_limits_allow(steps: int, budget: int, ready: int) -> None:
+    gatherers = [Scripted(), Scripted()]
+    prefetcher = prefetching(gatherers, steps=steps, budget=budget)
+    assert settled(prefetcher) == ready
+    assert prefetcher.statistics().ready_bytes == ready * NBYTES
+    prefetcher.take(0, 5)
+    assert settled(prefetcher) == ready
+    ended(prefetcher)
+
+
+def test_a_batch_larger_than_the_budget_is_made_one_at_a_time() -> None:
+    prefetcher = prefetching([Scripted(), Scripted()], budget=NBYTES // 2)
+    for step in range(5):
+        assert prefetcher.take(step, 5).batch.step == step
+    assert settled(prefetcher) == 1
+    ended(prefetcher)
+
+
+def test_an_error_comes_at_its_step_and_ends_the_making() -> None:
+    gatherer = Scripted(fail_at=2)
+    prefetcher = prefetching([gatherer])
+    assert [prefetcher.take(step, 5).batch.step for step in range(2)] == [0, 1]
+    with pytest.raises(OSError, match="step 2 is broken"):
+        prefetcher.take(2, 5)
+    ended(prefetcher)
+    assert gatherer.made == [0, 1, 2]
+    assert gatherer.closed
+
+
+def test_a_step_that_does_not_come_ends_the_wait() -> None:
+    gatherer = Scripted()
+    gatherer.gate.clear()
+    prefetcher = prefetching([gatherer])
+    with pytest.raises(DeadlineError, match="step 0 did not come within"):
+        prefetcher.take(0, 0.05)
+    gatherer.gate.set()
+    ended(prefetcher)
+
+
+def test_a_crew_works_on_the_earliest_step_first() -> None:
+    crew, order, gate = Crew(1), [], threading.Event()
+    done = threading.Event()
+    crew.submit(0, lambda: gate.wait(5) and None)
+    for step in (WHEN_IDLE, 5, 3, 4):
+        crew.submit(step, lambda step=step: order.append(step))  # type: ignore[misc]
+    crew.submit(WHEN_IDLE, done.set)
+    gate.set()
+    assert done.wait(5)
+    crew.close(5)
+    assert order == [3, 4, 5, WHEN_IDLE]
+
+
+def test_a_closed_crew_drops_what_was_waiting() -> None:
+    crew, gate, ran = Crew(1), threading.Event(), []
+    begun = threading.Event()
+    crew.submit(0, lambda: begun.set() or (gate.wait(5) and None))  # type: ignore[func-returns-value]
+    crew.submit(1, lambda: ran.append(1))
+    assert begun.wait(5)
+    crew.close(0.0)
+    crew.submit(2, lambda: ran.append(2))
+    gate.set()
+    crew.close(5)
+    assert ran == []
+
+
+def test_the_pace_is_smoothed_and_says_when_a_step_is_due() -> None:
+    pace = Pace(10)
+    assert pace.read().due_in(15) == 0.0
+    pace.took(10, None)
+    pace.took(11, 1.0)
+    pace.took(12, 2.0)
+    reading = pace.read()
+    assert reading.step_time_s == pytest.approx(1.2)
+    assert reading.due_in(13) == 0.0
+    assert reading.due_in(15) == pytest.approx(2.4)
+    pace.restart(0)
+    assert pace.read().due_in(2) == pytest.approx(2.4)
+
+
+def test_agents_get_half_the_time_that_is_left_but_never_less_than_the_least() -> None:
+    patience = Patience(least_s=0.5, grace_s=0.1)
+    assert patience.wait_s(0.0) == 0.5
+    assert patience.wait_s(8.0) == 4.0
