@@ -7,7 +7,7 @@ is ever read, and nothing is silently left out. A link that leads back to a dire
 above itself is not descended into.
 """
 # Plain os calls: this is the path of every read, and building a Path costs as much as the read.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH116, PTH118, PTH120
+# ruff: noqa: PTH103, PTH105, PTH108, PTH115, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
@@ -65,22 +65,18 @@ class LocalStorage:
 
     def stat(self, path: str) -> FileInfo:
         """Describe one file; its version is the modification time in nanoseconds."""
-        real = self._locate(path)
-        with _translated("stat", real):
-            status = os.stat(real)
-        if not S_ISREG(status.st_mode):
-            raise NotFoundError(f"{real} is not a regular file; name a file inside it")
-        return _describe(path, status)
+        with self._opened(path, os.O_PATH) as (_, status):
+            return _describe(path, status)
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return ``length`` bytes from ``offset`` (to the end when None)."""
-        with self._opened(path) as (handle, size):
-            wanted = max(0, size - offset) if length is None else length
+        with self._opened(path, os.O_RDONLY) as (handle, status):
+            wanted = max(0, status.st_size - offset) if length is None else length
             return _pread(handle, ByteRange(offset, wanted), path)
 
     def read_ranges(self, path: str, ranges: Sequence[ByteRange]) -> Sequence[bytes]:
         """Return the bytes of each range, in the order asked for; the file is opened once."""
-        with self._opened(path) as (handle, _):
+        with self._opened(path, os.O_RDONLY) as (handle, _):
             return [_pread(handle, wanted, path) for wanted in ranges]
 
     def write(self, path: str, data: bytes) -> FileInfo:
@@ -115,31 +111,38 @@ class LocalStorage:
     def close(self) -> None:
         """Nothing is held open between calls."""
 
-    def _locate(self, path: str) -> str:
-        pure = PurePosixPath(path)
-        if pure.is_absolute() or ".." in pure.parts or "\0" in path:
+    def _join(self, path: str) -> str:
+        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
             raise CallerError(
                 f"path {path!r} leaves the root {self._root}; "
                 "give a path relative to it, without '..'"
             )
-        real = os.path.realpath(os.path.join(self._root, path))
-        if not _is_below(real, self._bounds) and not _is_below(real, self._root):
-            raise StorageError(
-                f"{os.path.join(self._root, path)} links to {real}, outside {self._bounds}; "
-                "copy it there, or open the directory that holds both"
-            )
+        return f"{self._root}/{path}"
+
+    def _locate(self, path: str) -> str:
+        real = os.path.realpath(self._join(path))
+        self._require_inside(real, path)
         return real
 
+    def _require_inside(self, real: str, path: str) -> None:
+        if not _is_below(real, self._bounds) and not _is_below(real, self._root):
+            raise StorageError(
+                f"{self._root}/{path} links to {real}, outside {self._bounds}; "
+                "copy it there, or open the directory that holds both"
+            )
+
     @contextmanager
-    def _opened(self, path: str) -> Iterator[tuple[int, int]]:
-        real = self._locate(path)
-        with _translated("read", real):
-            handle = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    def _opened(self, path: str, mode: int) -> Iterator[tuple[int, os.stat_result]]:
+        """Open a file and judge what was opened, so that no link can change in between."""
+        joined = self._join(path)
+        with _translated("read", joined):
+            handle = os.open(joined, mode | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
+                self._require_inside(os.readlink(f"/proc/self/fd/{handle}"), path)
                 status = os.fstat(handle)
                 if not S_ISREG(status.st_mode):
-                    raise NotFoundError(f"{real} is not a regular file; name a file")
-                yield handle, status.st_size
+                    raise NotFoundError(f"{joined} is not a regular file; name a file")
+                yield handle, status
             finally:
                 os.close(handle)
 
