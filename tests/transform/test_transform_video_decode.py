@@ -35,6 +35,7 @@ def encode_frames(
     """Return ``uint8 [H, W, 3]`` frames as a file; MP4 has its index in front."""
     with tempfile.NamedTemporaryFile(suffix=".clip") as file:
         flags = {"movflags": "faststart"} if container == "mp4" else {}
+        flags |= {"live": options.pop("live")} if "live" in options else {}
         with av.open(file.name, "w", format=container, options=flags) as output:
             stream = output.add_stream(codec, rate=RATE, options=options)
             stream.pix_fmt = "yuv420p"
@@ -112,6 +113,19 @@ def test_containers_with_and_without_an_index_give_the_same_frames(
     b_frames = 0 if container == "avi" else 2
     file = clip(60, codec=codec, container=container, b_frames=b_frames)
     assert numbers(decode(file, 6)) == pytest.approx([5, 15, 25, 35, 45, 55], abs=1)
+
+
+def test_a_file_whose_header_has_no_duration_is_measured_by_its_packets() -> None:
+    file = clip(60, container="matroska", live="1")
+    with av.open(BytesIO(file)) as container:
+        assert container.duration is None
+    assert numbers(decode(file, 6)) == pytest.approx([5, 15, 25, 35, 45, 55], abs=1)
+
+
+def test_a_bare_stream_without_times_is_corrupt_and_says_so() -> None:
+    file = clip(20, container="h264")
+    with pytest.raises(CorruptSampleError):
+        decode(file, 2)
 
 
 def test_frames_found_by_seeking_are_those_found_by_decoding_through(
