@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from client_for_tests import Job, eventually, make_dataset
 from PIL import Image
 
 from headrace.agent.local import LocalAgent
+from headrace.cli.main import run
 from headrace.core.errors import AgentUnavailableError
 from headrace.dataset.build import build_index
 from headrace.storage.opening import open_storage
@@ -26,6 +27,9 @@ from headrace.transform import ops
 from headrace.transform.ops.user import UserOp
 from headrace.transform.pipeline import Pipeline
 from headrace.wire.auth import TOKEN_VARIABLE
+
+Said = Callable[..., str]
+"""Runs ``headrace agent`` with options that must be refused, and returns what it says."""
 
 QUIET = ("--cpu-threshold", "1")
 """Options of an agent that does not mind who else uses this host."""
@@ -98,11 +102,11 @@ def test_a_pipeline_that_kills_workers_on_golden_vectors_is_served_raw(
 
 def test_an_image_bomb_costs_one_sample(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "served" / "bombs", count=8)
-    Image.new("L", (13000, 13000)).save(dataset / "007.png")
+    Image.new("L", (12000, 12000)).save(dataset / "007.png")
     storage = open_storage(str(dataset))
     build_index(storage).save(storage)
     options = ["--workers", "1", "--worker-memory", "256MiB", *QUIET]
-    pipeline = Pipeline((ops.DecodeImage(max_pixels=1 << 28), ops.CenterCrop(32)))
+    pipeline = Pipeline((ops.DecodeImage(max_pixels=150_000_000), ops.CenterCrop(32)))
     with LocalAgent([tmp_path / "served"], options=options) as agent:
         job = Job(agent, dataset, pipeline)
         job.register()
@@ -206,25 +210,24 @@ def test_an_agent_comes_back_at_the_same_address_with_another_boot(dataset: Path
         assert job.fetch(3)[3][0].kind == "tensor"
 
 
-def run_agent(*options: str, token: str = "0123456789abcdef") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace", "agent", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, TOKEN_VARIABLE: token},
-    )
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Said:
+    monkeypatch.setenv(TOKEN_VARIABLE, "0123456789abcdef")
+
+    def run_wrongly(*options: str) -> str:
+        assert run(["agent", *options]) == 2
+        return capsys.readouterr().err
+
+    return run_wrongly
 
 
-def test_a_second_agent_at_the_same_port_says_so(dataset: Path) -> None:
-    with LocalAgent([dataset.parent]) as agent:
-        address = agent.address.removeprefix("http://")
-        ended = run_agent("--root", str(dataset), "--listen", address)
-    assert ended.returncode == 2
-    assert "another process" in ended.stderr
-    assert "--listen" in ended.stderr
-    assert "Traceback" not in ended.stderr
+def test_a_second_agent_at_the_same_port_says_so(
+    misbehaving: LocalAgent, dataset: Path, said: Said
+) -> None:
+    address = misbehaving.address.removeprefix("http://")
+    words = said("--root", str(dataset), "--listen", address)
+    assert "another process" in words
+    assert "--listen" in words
 
 
 @pytest.mark.parametrize(
@@ -241,21 +244,20 @@ def test_a_second_agent_at_the_same_port_says_so(dataset: Path) -> None:
         (["--root", "/tmp", "--config", "/nowhere.toml"], "nowhere.toml"),
     ],
 )
-def test_a_wrong_call_ends_with_one_clear_line(options: list[str], says: str) -> None:
-    ended = run_agent(*options)
-    assert ended.returncode == 2
-    assert says in ended.stderr
-    assert "Traceback" not in ended.stderr
+def test_a_wrong_call_ends_with_one_clear_line(options: list[str], says: str, said: Said) -> None:
+    words = said(*options)
+    assert says in words
+    assert "Traceback" not in words
 
 
-def test_a_configuration_file_gives_defaults_and_its_typos_are_named(tmp_path: Path) -> None:
+def test_a_configuration_file_gives_defaults_and_its_typos_are_named(
+    tmp_path: Path, said: Said
+) -> None:
     config = tmp_path / "agent.toml"
     config.write_text('root = ["/nowhere/1"]\nworkers = 3\n')
-    assert "/nowhere/1" in run_agent("--config", str(config)).stderr
+    assert "/nowhere/1" in said("--config", str(config))
     config.write_text("worker = 3\n")
-    ended = run_agent("--config", str(config))
-    assert ended.returncode == 2
-    assert "did you mean 'workers'?" in ended.stderr
+    assert "did you mean 'workers'?" in said("--config", str(config))
 
 
 def test_a_local_agent_that_cannot_start_says_so(tmp_path: Path) -> None:
