@@ -36,6 +36,16 @@ class SocketReader:
         held = self._end - self._begin
         return held + (self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0)
 
+    def take_whole(self, buffer: memoryview) -> bool:
+        """Fill ``buffer`` if all of it is held already; the short way for small reads."""
+        begin = self._begin
+        end = begin + buffer.nbytes
+        if end > self._end:
+            return False
+        buffer[:] = self._view[begin:end]
+        self._begin = end
+        return True
+
     def readinto(self, buffer: memoryview) -> int:
         """Fill ``buffer``; fewer bytes only at the end of the stream."""
         done, wanted = self._take(buffer), buffer.nbytes
@@ -134,6 +144,10 @@ class Body:
             ConnectionResetError: the peer closed before the end.
             ValueError: this is not chunked encoding.
         """
+        wanted = buffer.nbytes
+        if wanted <= self._left and self._reader.take_whole(buffer):
+            self._left -= wanted
+            return wanted
         done = 0
         while done < buffer.nbytes and (self._left or self._next_chunk()):
             piece = buffer[done:] if self._left < 0 else buffer[done : done + self._left]
