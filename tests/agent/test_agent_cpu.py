@@ -1,4 +1,4 @@
-"""The CPU meter, on made-up hosts: affinity, quotas of both versions, processes that come and go."""
+"""The CPU meter, on made-up hosts: affinity, quotas, processes that come and go."""
 
 from __future__ import annotations
 
@@ -214,7 +214,8 @@ def test_without_control_groups_or_quota_the_affinity_set_is_the_capacity(
 ) -> None:
     host = Host(tmp_path, cpus=3)
     host.groups(text)
-    (host.proc / "self" / "cgroup").unlink() if not text else None
+    if not text:
+        (host.proc / "self" / "cgroup").unlink()
     assert host.meter({0, 1, 2}).read([]).capacity_cores == 3.0
 
 
@@ -255,9 +256,10 @@ def test_without_a_procfs_it_says_what_to_do(tmp_path: Path) -> None:
 def test_on_this_host_a_busy_process_is_seen_as_its_own() -> None:
     meter = CpuMeter()
     meter.read([os.getpid()])
-    used, end = time.process_time(), time.monotonic() + 0.3
-    while time.monotonic() < end:
+    used_s, begin = time.process_time(), time.monotonic()
+    while time.monotonic() < begin + 0.3:
         pass
     reading = meter.read([os.getpid()])
-    assert reading.own_cores * 0.3 == pytest.approx(time.process_time() - used, abs=0.05)
+    used_s, elapsed_s = time.process_time() - used_s, time.monotonic() - begin
+    assert reading.own_cores * elapsed_s == pytest.approx(used_s, abs=0.05)
     assert 0 <= reading.others_cores <= reading.capacity_cores <= (os.cpu_count() or 1)

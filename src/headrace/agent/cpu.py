@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from headrace.agent.cgroup import GroupUse, find_group
+from headrace.agent.cgroup import CpuGroup, GroupUse, find_group
 from headrace.agent.processes import ProcessTimes
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import ConfigError
@@ -98,16 +98,21 @@ class CpuMeter:
         is less than they want: it is scaled up by how much longer they were ready to run.
         """
         use = self._group.use() if self._group else None
-        if self._group is None or use is None or self._use is None:
+        if self._group is None or use is None:
             return 0.0, use
-        members_s = self._members.spent_s(self._group.members())
-        if use.used_s is not None and self._use.used_s is not None:
-            members_s = use.used_s - self._use.used_s
-        if members_s <= 0:
+        members_s = self._members_s(self._group, use)
+        if self._use is None or members_s <= 0:
             return 0.0, use
         wanted = 1 + max(0.0, use.throttled_s - self._use.throttled_s) / members_s
         others_cores = max(0.0, members_s / elapsed - own_cores) * wanted
         return others_cores / use.quota_cores, use
+
+    def _members_s(self, group: CpuGroup, use: GroupUse) -> float:
+        """Return the CPU that the group's processes used since the last reading [s]."""
+        if use.used_s is None:
+            return self._members.spent_s(group.members())
+        before_s = self._use.used_s if self._use else None
+        return 0.0 if before_s is None else use.used_s - before_s
 
     def _host_busy_s(self) -> float:
         """Return the time that the affinity set's CPUs were in use since the host started [s]."""
