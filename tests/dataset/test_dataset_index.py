@@ -14,6 +14,7 @@ from msgspec import structs
 
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.dataset.build import BuildProgress, build_index
+from headrace.dataset.describe import describe
 from headrace.dataset.index import Index, IndexMeta
 from headrace.dataset.location import Member, SampleLocation
 from headrace.dataset.media import KINDS
@@ -262,3 +263,14 @@ def test_files_are_given_once_each_also_those_with_problems_only(tmp_path: Path)
     index = build_index(storage)
     assert sorted(index.files(), key=lambda file: file.path) == list(storage.list())
     assert all(isinstance(file, FileInfo) for file in index.files())
+
+
+def test_a_dataset_of_which_nothing_can_be_read_has_an_index_that_says_so(tmp_path: Path) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"a.parquet": b"broken", "b.tar": b"broken" * 200}))
+    index = build_index(storage)
+    index.save(storage)
+    again = Index.load(storage)
+    assert (len(again), len(again.kinds), again.digest) == (0, 0, index.digest)
+    assert [problem.file for problem in again.problems] == ["a.parquet", "b.tar"]
+    assert describe(again).samples == 0
+    assert len(build_index(storage, previous=again)) == 0
