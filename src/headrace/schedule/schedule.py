@@ -58,6 +58,7 @@ class Schedule:
     Where the sources' weights are in proportion to their sample counts (as with a single source)
     and ``epoch_samples`` is not given, an epoch holds each sample of each source exactly once. Else
     each source runs through its own passes, and a sample is back only after all of its source's.
+    (Proportions are exact as long as the weights, as integers, sum to less than 2^48.)
     """
 
     def __init__(self, spec: ScheduleSpec, sources: Sequence[SourceSpec]) -> None:
