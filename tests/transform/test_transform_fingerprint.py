@@ -51,7 +51,7 @@ def test_golden_vectors_stay_small() -> None:
 
 def test_only_fields_that_the_pipeline_touches_are_proved() -> None:
     golden = fingerprint(Program(Pipeline([ops.DecodeText()]))).golden
-    assert sorted(golden) == ["words.txt#0", "words.txt#1"]
+    assert sorted(golden) == ["words.txt#0"]
 
 
 def test_another_decoder_is_told_from_this_one_and_named() -> None:
@@ -104,7 +104,7 @@ def test_versions_name_what_decodes() -> None:
 
 
 def test_a_fingerprint_costs_a_fraction_of_a_second_of_cpu() -> None:
-    """Measured: 0.03 s on an idle core; the limit leaves room for a shared one."""
+    """Measured on a busy two-core machine: 0.06 s for 16 frames at 224 x 224 and all pictures."""
     fingerprint(usual())
     assert min(_cpu_s() for _ in range(5)) < 0.2
 

@@ -39,6 +39,9 @@ _CUT_OFF = "photo.jpg"
 """Also decoded without its second half: leniency with broken files must agree, too."""
 
 _KEYS = (SampleKey(17, 0, 1), SampleKey(17, 3, 40))
+_KEYS_OF = {"video": _KEYS[:1], "text": _KEYS[:1]}
+"""Fields with one key: a clip is dear, and texts draw nothing."""
+
 _CPU_FLAGS = ("sse4_1", "avx", "avx2", "avx512f", "avx512bw", "asimd", "sve", "sve2")
 _FFMPEG = ("libavcodec", "libavformat", "libavutil", "libswscale")
 
@@ -69,13 +72,13 @@ class Fingerprint:
 
 
 def fingerprint(program: Program) -> Fingerprint:
-    """Return the digests of what the program makes of the golden vectors (about 50 ms)."""
+    """Return the digests of what the program makes of the golden vectors (below 0.1 s of CPU)."""
     touched = {field for op in program.ops[: program.sample_ops] for field in op.fields}
     golden = {
         f"{name}#{number}": _outcome(program, field, data, key)
         for name, field, data in _vectors()
         if field in touched
-        for number, key in enumerate(_KEYS)
+        for number, key in enumerate(_KEYS_OF.get(field, _KEYS))
     }
     return Fingerprint(versions=dict(_versions()), golden=golden)
 
