@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -16,8 +15,9 @@ from rich.table import Table
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.core.record import Record
 from headrace.dataset.index import Index
-from headrace.dataset.media import KINDS, extension
+from headrace.dataset.media import KINDS
 from headrace.dataset.reader import SampleReader, decode_fields
+from headrace.prepare.profiles import profiles_of
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 from headrace.transform import ops
@@ -26,7 +26,6 @@ from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
 from headrace.transform.split import KindProfile, Premise
 
-_FORMATS = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "webp": "webp"}
 _DEFAULT_FRAMES = 16
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -57,18 +56,18 @@ def command(
     bandwidth: float,
     json_file: str | None,
 ) -> None:
-    r"""Show what each op costs on the dataset at URL, and where it will run.
+    """Show what each op costs on the dataset at URL, and where it will run.
 
     \b
     Examples:
       headrace explain /data/images
       headrace explain /data/images --pipeline train.json --measure 20 --json -
-    """
+    """  # noqa: D301 - click reads the lone \b
     pipeline = _pipeline(pipeline_file, allowed)
     program = Program(pipeline)
     storage = open_storage(url)
     index = Index.load(storage)
-    explained = explain(program, profiles_of(index), Premise(bandwidth=bandwidth))
+    explained = explain(program, _profiles(index), Premise(bandwidth=bandwidth))
     if measure is not None:
         explained = tuple(
             measured(program, kind, _records(storage, index, kind.kind, measure))
@@ -78,6 +77,12 @@ def command(
         _write_json(json_file, url, pipeline, explained)
     if json_file != "-":
         _print_tables(explained)
+
+
+def _profiles(index: Index) -> tuple[KindProfile, ...]:
+    if not len(index):
+        raise CallerError("the dataset has no samples to explain; see `headrace inspect`")
+    return tuple(sorted(profiles_of([index]), key=lambda found: -found.nbytes * found.samples))
 
 
 def default_pipeline() -> Pipeline:
@@ -93,44 +98,6 @@ def default_pipeline() -> Pipeline:
             ops.Normalize(_IMAGENET_MEAN, _IMAGENET_STD),
         ]
     )
-
-
-def profiles_of(index: Index) -> tuple[KindProfile, ...]:
-    """Return the typical sample of each kind in an index, most bytes first.
-
-    Raises:
-        CallerError: the index holds no samples.
-    """
-    profiles = [
-        _profile(index, name, index.kinds == code)
-        for code, name in enumerate(KINDS)
-        if (index.kinds == code).any()
-    ]
-    if not profiles:
-        raise CallerError("the dataset has no samples to explain; see `headrace inspect`")
-    return tuple(sorted(profiles, key=lambda profile: -profile.nbytes * profile.samples))
-
-
-def _profile(index: Index, kind: str, mask: np.ndarray[Any, np.dtype[np.bool_]]) -> KindProfile:
-    rows = np.flatnonzero(mask)
-    width, height = (_mean(index.column(name)[mask]) for name in ("width", "height"))
-    first = index.location(int(rows[0]))
-    return KindProfile(
-        kind=kind,
-        samples=len(rows),
-        nbytes=float(index.lengths[mask].mean()),
-        width=width,
-        height=height,
-        frames=max(1.0, _mean(index.column("frames")[mask])) if kind == "video" else 1,
-        gops=max(1.0, float(len(first.keyframes))),
-        codec=_FORMATS.get(extension(first.file), "") if kind == "image" else "",
-    )
-
-
-def _mean(values: np.ndarray[Any, np.dtype[np.generic]]) -> float:
-    known = values.astype(np.float64)
-    known = known[np.isfinite(known)]
-    return float(known.mean()) if len(known) else 0.0
 
 
 def _pipeline(path: Path | None, allowed: tuple[str, ...]) -> Pipeline:

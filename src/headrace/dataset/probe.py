@@ -17,16 +17,12 @@ from av.container import InputContainer
 from PIL import Image, UnidentifiedImageError
 
 from headrace.core.errors import HeadraceError
+from headrace.core.formats import MEDIA_FORMATS
 from headrace.dataset.cost import audio_cost, image_cost, video_cost
 from headrace.dataset.location import Kind
 
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
 """Formats that may be opened, whatever a file's name says."""
-
-MEDIA_FORMATS = (
-    "mov,matroska,avi,mpeg,mpegvideo,mpegts,flv,ogg,asf,h264,hevc,wav,w64,mp3,flac,aac,aiff,caf"
-)
-"""FFmpeg demuxers that may be used: none of these can make it open another file or address."""
 
 IMAGE_READ_BYTES = 16 * 1024
 """Read at once while parsing a picture's header [bytes]."""

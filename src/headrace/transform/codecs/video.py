@@ -22,6 +22,7 @@ from av.video.reformatter import Interpolation
 from PIL import Image
 
 from headrace.core.errors import CorruptSampleError
+from headrace.core.formats import MEDIA_FORMATS
 from headrace.transform.codecs.feed import FrameFeed
 from headrace.transform.codecs.orientation import Orientation, display_turn, turned_size
 from headrace.transform.corrupt import untrusted_bytes
@@ -68,7 +69,11 @@ def decode_clip(
     """
     handle = BytesIO(source) if isinstance(source, bytes) else source
     handle.seek(0)
-    with untrusted_bytes("clip"), av.open(handle, mode="r", metadata_errors="ignore") as container:
+    options = {"format_whitelist": MEDIA_FORMATS}
+    with (
+        untrusted_bytes("clip"),
+        av.open(handle, mode="r", metadata_errors="ignore", options=options) as container,
+    ):
         reader = _ClipReader(container, rules)
         painter = _Painter(rules, frame)
         return tuple(
