@@ -13,6 +13,8 @@ from epochs import digests, epoch, loading
 
 from headrace import Batch, Pipeline
 from headrace.agent.local import LocalAgent
+from headrace.client import sources
+from headrace.core.errors import NotFoundError
 
 OPTIONS = ("--workers", "1", "--memory", "64MiB")
 STEPS = 12
@@ -97,3 +99,21 @@ def test_an_agent_that_freezes_is_left_out(
 
 def _state(loader: object) -> str:
     return loader.statistics().background.agents[0].state  # type: ignore[attr-defined]
+
+
+def test_a_trainer_that_cannot_see_the_files_gets_index_and_bytes_from_agents(
+    dataset: Path, pipeline: Pipeline, agent: LocalAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = epoch(dataset, pipeline=pipeline)
+
+    def unseen(url: str) -> object:
+        raise NotFoundError(f"{url} is not there")
+
+    monkeypatch.setattr(sources, "open_storage", unseen)
+    settings = {"agents": [agent.address], "token": agent.token, "pipeline": pipeline}
+    with loading(dataset, **settings) as loader:
+        assert loader.job.sources[0].reader is None
+        assert digests(loader) == expected
+        assert loader.summary().counts.substituted == 1
+    with pytest.raises(NotFoundError, match=r"no agent serves it.*outside this agent's roots"):
+        epoch("/elsewhere", **settings)

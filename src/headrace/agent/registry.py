@@ -14,6 +14,7 @@ from headrace.agent.jobs import ServedJob, ServedSource, open_for_agent
 from headrace.agent.roots import Roots
 from headrace.agent.tasks import Failed, Proven
 from headrace.core.errors import CallerError, ConfigError
+from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Preparer
 from headrace.transform.fingerprint import compatible
@@ -60,6 +61,14 @@ class Registry:
             unix_socket=self._unix_socket,
             boot=self._engine.boot,
         )
+
+    def index_of(self, url: str) -> bytes:
+        """Return the index of a dataset, for a client that cannot see its files; blocks.
+
+        Raises:
+            OutsideRootsError, NotFoundError: it cannot be served.
+        """
+        return Index.load(self._roots.open(url)).to_bytes()
 
     async def _served(self, name: str, message: RegisterJob) -> ServedJob:
         known = self._engine.jobs.get(name)

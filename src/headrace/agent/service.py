@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -36,6 +37,9 @@ MAX_BODY_BYTES = 64 << 20
 
 MAX_SAMPLES = 1 << 16
 """Most samples of one fetch."""
+
+MAX_WAIT_S = 600.0
+"""Longest patience that a fetch may have [s]."""
 
 _STATUS: tuple[tuple[type[HeadraceError], int, str], ...] = (
     (OutsideRootsError, 403, "outside-roots"),
@@ -81,6 +85,7 @@ class Service:
         routes = [
             Route("/healthz", self._healthz, methods=["GET"]),
             Route("/v1/statistics", self._answer_statistics, methods=["GET"]),
+            Route("/v1/index", self._index_of_url, methods=["GET"]),
             Route("/v1/jobs/{job}", self._register, methods=["PUT"]),
             Route("/v1/jobs/{job}", self._remove, methods=["DELETE"]),
             Route("/v1/jobs/{job}/fetch", self._fetch, methods=["POST"]),
@@ -124,8 +129,11 @@ class Service:
         job = self._job_of(request)
         if source >= len(job.open.sources):
             raise ApiError(404, "not-found", f"the job has {len(job.open.sources)} sources, from 0")
-        data = job.open.sources[source].index.to_bytes()
-        return Response(data, media_type="application/vnd.apache.parquet")
+        return _parquet(job.open.sources[source].index.to_bytes())
+
+    async def _index_of_url(self, request: Request) -> Response:
+        url = request.query_params.get("url", "")
+        return _parquet(await asyncio.to_thread(self._registry.index_of, url))
 
     def _job_of(self, request: Request) -> ServedJob:
         job = self._engine.jobs.get(_job_name(request))
@@ -190,6 +198,8 @@ def _check_fetch(message: FetchRequest, samples: int) -> None:
         wrong = f"sample ids must be in [0, {samples})"
     elif not 0 <= message.rank < message.world:
         wrong = f"rank {message.rank} of {message.world}"
+    elif message.wait_s > MAX_WAIT_S:
+        wrong = f"wait_s={message.wait_s:g} is more than {MAX_WAIT_S:g}"
     elif min(*message.epochs, message.step, message.wait_s, message.step_time_s) < 0:
         wrong = "epochs, step, wait_s and step_time_s must not be negative"
     if wrong is not None:
@@ -198,6 +208,10 @@ def _check_fetch(message: FetchRequest, samples: int) -> None:
 
 def _json(message: msgspec.Struct) -> Response:
     return Response(msgspec.json.encode(message), media_type="application/json")
+
+
+def _parquet(data: bytes) -> Response:
+    return Response(data, media_type="application/vnd.apache.parquet")
 
 
 def _error(error: ApiError, headers: dict[str, str] | None = None) -> Response:

@@ -210,7 +210,7 @@ class Gatherer:
             world=self._shop.world,
             samples=tuple(key.sample for key in share.keys),
             epochs=tuple(key.epoch for key in share.keys),
-            consumed_step=max(reading.consumed_step, 0),
+            consumed_step=reading.consumed_step,
             step_time_s=reading.step_time_s,
             wait_s=self._wait_s(step),
             want="raw" if share.member.raw_only else "any",

@@ -169,9 +169,9 @@ class Loader:
         self._require_open()
         step, asked = self._position.step, time.monotonic()
         worked_s = asked - self._handed_at if self._handed_at is not None else None
-        self._machinery.pace.took(step, worked_s)
         self._log.asked(self._machinery)
         gathered = self._machinery.take(step)
+        self._machinery.pace.took(step, worked_s)
         self._handed_at = time.monotonic()
         self._position.advance()
         batch, wait_s = gathered.batch, self._handed_at - asked
@@ -190,7 +190,8 @@ class Loader:
 
 
 def _open(urls: Urls, config: LoaderConfig) -> OpenJob:
-    found = [find_source(url, weight) for url, weight in weights_of(urls).items()]
+    endpoints = config.endpoints()
+    found = [find_source(url, weight, endpoints) for url, weight in weights_of(urls).items()]
     spec = JobSpec(
         sources=tuple(source.spec for source in found),
         schedule=config.schedule(),

@@ -13,6 +13,7 @@ from headrace.client.maker import Maker
 from headrace.client.memory import BlockPool
 from headrace.client.pace import Pace, Patience
 from headrace.client.prefetch import Prefetcher, PrefetchLimits, PrefetchStatistics
+from headrace.client.remote import RawFetch
 from headrace.client.spotcheck import CheckStatistics, SpotChecks
 from headrace.client.tail import Tail
 from headrace.prepare.job import OpenJob
@@ -52,7 +53,10 @@ class Machinery:
         self._crew = Crew(config.threads())
         self._fleet = Fleet(config.endpoints(), job=job.spec.id, message=self._registration())
         allowed = allowed_ops(job)
-        self._maker = Maker(job, self._targets, allowed_ops=allowed)
+        fetch_raw = RawFetch(
+            job.spec.id, self._fleet, self.pace, rank=config.rank, world=config.world
+        )
+        self._maker = Maker(job, self._targets, fetch_raw=fetch_raw, allowed_ops=allowed)
         self._checks = SpotChecks(
             config.check_every, crew=self._crew, maker=self._maker, fleet=self._fleet
         )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
-    AgentUnavailableError,
     CorruptSampleError,
-    DeadlineError,
     HeadraceError,
     NotFoundError,
+    RemoteError,
     StorageError,
 )
 from headrace.core.record import Record
@@ -23,13 +22,23 @@ from headrace.prepare.sample import Prepared, finish_cut, finish_raw
 from headrace.prepare.substitute import ATTEMPTS, Substitutes
 from headrace.wire.frames import FrameHeader
 
-READ_TRIES = 3
-"""Attempts to read a sample before it counts as unreadable."""
+STORAGE_TRIES = 3
+"""Attempts to read a sample from storage before it counts as unreadable."""
+
+AGENT_TRIES = 8
+"""Attempts to get a sample's bytes from agents where there is no other way: about 17 s."""
 
 RETRY_DELAY_S = 0.2
-"""Pause before the second attempt [s]; doubled before each further one."""
+LONGEST_DELAY_S = 5.0
+"""Pause before the second attempt, doubled before each further one up to the longest [s]."""
 
-UNREADABLE = (StorageError, NotFoundError, AgentUnavailableError, DeadlineError)
+UNREADABLE = (StorageError, NotFoundError)
+"""What a sample is replaced for, like a corrupt one: its own bytes cannot be read.
+
+An agent that is away is none of these: it would make batches depend on the moment.
+"""
+
+T = TypeVar("T")
 
 FetchRaw = Callable[[SampleKey], Mapping[str, bytes]]
 """Gets a sample's encoded fields from an agent, for a trainer that cannot see the storage."""
@@ -69,7 +78,7 @@ class Maker:
         job: OpenJob,
         targets: Mapping[str, int],
         *,
-        fetch_raw: FetchRaw | None = None,
+        fetch_raw: FetchRaw,
         allowed_ops: tuple[str, ...] = (),
         pause: Pause = time.sleep,
     ) -> None:
@@ -171,20 +180,19 @@ class Maker:
         place = self._job.place(key.sample)
         preparer = self._preparers[place.source]
         if preparer is not None:
-            return self._patiently(lambda: preparer.prepare(place.location, key, stop=stop))
-        if self._fetch_raw is None:
-            url = self._job.spec.sources[place.source].url
-            raise StorageError(f"{url}: not visible from this host, and no agent serves it")
-        fields = self._fetch_raw(key)
+            return self._patiently(
+                lambda: preparer.prepare(place.location, key, stop=stop), tries=STORAGE_TRIES
+            )
+        fields = self._patiently(lambda: self._fetch_raw(key), tries=AGENT_TRIES)
         return finish_raw(self._job.program, place.location, fields, key, stop=stop)
 
-    def _patiently(self, prepare: Callable[[], Prepared]) -> Prepared:
-        for delay_s in _delays():
+    def _patiently(self, read: Callable[[], T], *, tries: int) -> T:
+        for delay_s in _delays(tries):
             try:
-                return prepare()
-            except (StorageError, DeadlineError):
+                return read()
+            except RemoteError:
                 self._pause(delay_s)
-        return prepare()
+        return read()
 
     def _from_fields(self, key: SampleKey, fields: Mapping[str, bytes]) -> Made:
         location = self._job.place(key.sample).location
@@ -224,5 +232,5 @@ def _made(done: Prepared, *, storage_bytes: int = 0) -> Made:
     )
 
 
-def _delays() -> Iterator[float]:
-    return (RETRY_DELAY_S * 2**attempt for attempt in range(READ_TRIES - 1))
+def _delays(tries: int) -> Iterator[float]:
+    return (min(RETRY_DELAY_S * 2**attempt, LONGEST_DELAY_S) for attempt in range(tries - 1))

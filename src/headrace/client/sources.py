@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from headrace.core.errors import ConfigError, HeadraceError, NotFoundError
+from headrace.client.remote import fetch_index
+from headrace.core.errors import (
+    AgentUnavailableError,
+    CallerError,
+    ConfigError,
+    DeadlineError,
+    HeadraceError,
+    NotFoundError,
+    RefusedError,
+)
 from headrace.core.job import SourceSpec
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
@@ -19,6 +28,7 @@ from headrace.prepare.job import OpenSource
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
+from headrace.wire.endpoint import Endpoint
 
 logger = logging.getLogger("headrace.client")
 
@@ -57,22 +67,52 @@ def weights_of(urls: Urls) -> dict[str, float | None]:
     return _checked([os.fspath(url) for url in urls])
 
 
-def find_source(url: str, weight: float | None) -> FoundSource:
+def find_source(url: str, weight: float | None, agents: Sequence[Endpoint] = ()) -> FoundSource:
     """Open a dataset; one that is small and has no index yet is indexed now.
+
+    Args:
+        url: The dataset.
+        weight: Its share in the mixture; None: in proportion to its samples.
+        agents: Who is asked for the index if this host does not see the files.
 
     Raises:
         NotFoundError: there is no such dataset, or no index and too many files to make one.
     """
     url = _absolute(url)
-    storage = open_storage(url)
-    index = _load_or_build(storage)
+    source = _open_here(url) if _is_visible(url, agents) else _open_there(url, agents)
     spec = SourceSpec(
         url=url,
-        index_digest=index.digest,
-        samples=len(index),
-        weight=float(len(index)) if weight is None else weight,
+        index_digest=source.index.digest,
+        samples=len(source.index),
+        weight=float(len(source.index)) if weight is None else weight,
     )
-    return FoundSource(spec, OpenSource(index=index, reader=SampleReader(storage)))
+    return FoundSource(spec, source)
+
+
+def _is_visible(url: str, agents: Sequence[Endpoint]) -> bool:
+    if not agents:
+        return True
+    try:
+        open_storage(url).close()
+    except CallerError:
+        return False
+    return True
+
+
+def _open_here(url: str) -> OpenSource:
+    storage = open_storage(url)
+    return OpenSource(index=_load_or_build(storage), reader=SampleReader(storage))
+
+
+def _open_there(url: str, agents: Sequence[Endpoint]) -> OpenSource:
+    try:
+        index = fetch_index(url, agents)
+    except (RefusedError, AgentUnavailableError, DeadlineError) as error:
+        raise NotFoundError(
+            f"{url} is not on this host, and no agent serves it: {error}"
+        ) from error
+    logger.warning("%s is not on this host: all bytes come from agents", url)
+    return OpenSource(index=index, reader=None)
 
 
 def _checked(urls: list[str]) -> dict[str, float | None]:

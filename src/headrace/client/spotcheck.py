@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from headrace.client.crew import WHEN_IDLE, Crew
 from headrace.client.fleet import Fleet, Member
-from headrace.client.maker import UNREADABLE, Maker
+from headrace.client.maker import Maker
 from headrace.core.digest import record_digest
 from headrace.core.draws import Draws, SampleKey
-from headrace.core.errors import CorruptSampleError
+from headrace.core.errors import CorruptSampleError, NotFoundError, RemoteError
 from headrace.core.record import Record
 from headrace.wire.frames import FrameHeader, record_of
 
@@ -93,6 +93,6 @@ class SpotChecks:
             return self._maker.recompute(key, stop=cut)
         except CorruptSampleError:
             return {}
-        except UNREADABLE as error:
+        except (NotFoundError, RemoteError) as error:
             logger.warning("sample %d could not be checked: %s", key.sample, error)
             return None

@@ -32,6 +32,9 @@ from headrace.wire.stream import Body, SocketReader
 MAX_CONTROL_BYTES = 1 << 20
 """Longest JSON answer that is read [bytes]."""
 
+PIECE_BYTES = 1 << 16
+"""Bytes that are read at once of an answer whose length is not known."""
+
 DRAIN_TIMEOUT_S = 1.0
 """Longest wait for the last bytes of an answer before its connection is given up [s]."""
 
@@ -66,11 +69,12 @@ class Answer:
         Raises:
             ProtocolError: it is longer than ``limit``.
         """
-        memory = bytearray(limit + 1)
-        count = self.readinto(memoryview(memory))
-        if count > limit:
+        body, piece = bytearray(), memoryview(bytearray(PIECE_BYTES))
+        while (count := self.readinto(piece)) and len(body) <= limit:
+            body += piece[:count]
+        if len(body) > limit:
             raise ProtocolError(f"{self._peer}: the answer is longer than {limit} B")
-        return bytes(memory[:count])
+        return bytes(body)
 
     def finish(self) -> bool:
         """Read the last few bytes; False when there is more to come than a chunk's end."""

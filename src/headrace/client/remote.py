@@ -1,0 +1,116 @@
+"""What a trainer that cannot see a dataset's files gets from agents instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.client.fleet import Fleet, Member
+from headrace.client.maker import raw_fields
+from headrace.client.pace import Pace
+from headrace.core.draws import SampleKey
+from headrace.core.errors import (
+    AgentUnavailableError,
+    AuthError,
+    CorruptSampleError,
+    RefusedError,
+    RemoteError,
+    StorageError,
+)
+from headrace.dataset.index import Index
+from headrace.policy.placement import preference
+from headrace.wire.connection import Connection
+from headrace.wire.endpoint import Endpoint
+from headrace.wire.frames import fresh_memory, read_frame
+from headrace.wire.messages import FetchRequest
+
+MAX_INDEX_BYTES = 1 << 32
+"""Longest index that is taken from an agent [bytes]."""
+
+
+def fetch_index(url: str, endpoints: Sequence[Endpoint]) -> Index:
+    """Return a dataset's index from the first agent that serves it.
+
+    Raises:
+        AuthError: an agent refuses the token.
+        RefusedError: all that answer refuse; the first one's reason.
+        AgentUnavailableError: none answers.
+    """
+    refusals: list[RemoteError] = []
+    for endpoint in endpoints:
+        try:
+            return Index.from_bytes(_index_bytes(url, endpoint), source=endpoint.address)
+        except AuthError:
+            raise
+        except RemoteError as error:
+            refusals.append(error)
+    refusals.sort(key=lambda error: not isinstance(error, RefusedError))
+    raise refusals[0]
+
+
+def _index_bytes(url: str, endpoint: Endpoint) -> bytes:
+    connection = Connection(endpoint)
+    try:
+        connection.send("GET", f"/v1/index?url={quote(url, safe='')}")
+        return connection.receive().read(MAX_INDEX_BYTES)
+    finally:
+        connection.close()
+
+
+class RawFetch:
+    """Gets the encoded fields of single samples from whichever agent answers first in line."""
+
+    def __init__(self, job: str, fleet: Fleet, pace: Pace, *, rank: int, world: int) -> None:
+        self._path = f"/v1/jobs/{job}/fetch"
+        self._fleet = fleet
+        self._pace = pace
+        self._rank = rank
+        self._world = world
+
+    def __call__(self, key: SampleKey) -> Mapping[str, bytes]:
+        """Return a sample's encoded fields.
+
+        Raises:
+            CorruptSampleError: an agent found that it is none.
+            StorageError, AgentUnavailableError: no agent could read it.
+        """
+        members = self._fleet.members
+        failure: RemoteError = AgentUnavailableError(
+            "no agent is up, and this host does not see the dataset's files"
+        )
+        names = [member.name for member in members]
+        for place in preference(key.sample, names) if members else ():
+            try:
+                return self._from(members[place], key)
+            except RemoteError as error:
+                failure = error
+        raise failure
+
+    def _from(self, member: Member, key: SampleKey) -> Mapping[str, bytes]:
+        connection = Connection(member.endpoint)
+        try:
+            connection.send("POST", self._path, msgspec.json.encode(self._request(key)))
+            header, buffers = read_frame(connection.receive(), fresh_memory)
+        finally:
+            connection.close()
+        if header.kind == "raw":
+            return raw_fields(header, buffers)
+        if header.code == "corrupt":
+            raise CorruptSampleError(header.reason)
+        raise StorageError(f"agent {member.name}: {header.reason or 'no sample came'}")
+
+    def _request(self, key: SampleKey) -> FetchRequest:
+        reading = self._pace.read()
+        return FetchRequest(
+            step=reading.consumed_step + 1,
+            rank=self._rank,
+            world=self._world,
+            samples=(key.sample,),
+            epochs=(key.epoch,),
+            consumed_step=reading.consumed_step,
+            step_time_s=reading.step_time_s,
+            wait_s=0.0,
+            want="raw",
+        )
