@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 import numpy as np
 import pytest
+import trustme
 from client_for_tests import Job, eventually, make_dataset
 
 from headrace.agent.local import LocalAgent
@@ -237,7 +238,14 @@ def test_every_refusal_is_a_message_with_a_code(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"samples": (99,)}, {"samples": ()}, {"epochs": (0, 0)}, {"rank": 3}, {"wait_s": -1.0}],
+    [
+        {"samples": (99,)},
+        {"samples": ()},
+        {"epochs": (0, 0)},
+        {"rank": 3},
+        {"wait_s": -1.0},
+        {"wait_s": 1e9},
+    ],
 )
 def test_a_fetch_that_makes_no_sense_is_refused(job: Job, changes: dict[str, object]) -> None:
     good = FetchRequest(
@@ -256,3 +264,26 @@ def test_a_client_that_leaves_in_the_middle_holds_no_memory(job: Job) -> None:
     job.connection.close()
     eventually(lambda: job.statistics()["requests"] == 0)
     assert set(job.fetch(*range(24), step=700)) == set(range(24))
+
+
+def test_it_serves_over_tls_and_over_a_unix_socket_at_once(dataset: Path, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    options = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
+    options += ["--unix", str(tmp_path / "agent.sock"), *QUIET]
+    with LocalAgent([dataset.parent], options=options) as agent:
+        assert agent.address.startswith("https://")
+        assert agent.unix_socket == str(tmp_path / "agent.sock")
+        assert (tmp_path / "agent.sock").stat().st_mode & 0o777 == 0o600
+        job = Job(agent, dataset)
+        for endpoint in (
+            Endpoint(address=agent.address, token=agent.token, ca_file=str(tmp_path / "ca.pem")),
+            Endpoint(address=f"unix:{agent.unix_socket}", token=agent.token),
+        ):
+            job.connection = Connection(endpoint)
+            assert job.register().unix_socket == agent.unix_socket
+            assert job.fetch(3)[3][0].kind == "tensor"
+            job.connection.close()

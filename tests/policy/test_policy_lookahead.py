@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headrace.policy.lookahead import Lookahead, LookaheadLimits
+from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     Action,
     AskCancelled,
@@ -29,6 +29,7 @@ from headrace.policy.lookahead_events import (
     Start,
     Tick,
 )
+from headrace.policy.lookahead_limits import LookaheadLimits
 from headrace.policy.window import WindowLimits
 
 KB = 1024

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from headrace.policy.lookahead import Lookahead, LookaheadLimits
+from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     AskCancelled,
     Asked,
@@ -30,6 +30,7 @@ from headrace.policy.lookahead_events import (
     Start,
     Tick,
 )
+from headrace.policy.lookahead_limits import LookaheadLimits
 
 BUDGET = 40 * 4096
 

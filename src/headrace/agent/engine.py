@@ -27,7 +27,7 @@ from headrace.agent.tasks import (
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.digest import Buffer
-from headrace.policy.lookahead import Lookahead, LookaheadLimits, LookaheadStatistics
+from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     Action,
     AskCancelled,
@@ -49,6 +49,7 @@ from headrace.policy.lookahead_events import (
     Start,
     Tick,
 )
+from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.window import WindowLimits
 from headrace.wire.messages import FetchRequest
 
@@ -284,13 +285,13 @@ class Engine:
         self._results.pop(ticket, None)
 
     def _withdraw(self, request: Request) -> None:
+        self.handle(AskCancelled(request=request.number))
         del self._requests[request.number]
         request.job.requests.discard(request.number)
         while not request.answers.empty():
             action = request.answers.get_nowait()
             if isinstance(action, Serve):
                 self.sent(action.ticket)
-        self.handle(AskCancelled(request=request.number))
 
     def _plan_wake(self) -> None:
         if self._wake is not None:

@@ -16,9 +16,7 @@ Rules, in the order in which they win:
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from dataclasses import dataclass, field
 
 from headrace.policy.lookahead_events import (
     Action,
@@ -42,52 +40,13 @@ from headrace.policy.lookahead_events import (
     Start,
     Tick,
 )
+from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.memory_shares import MemoryShares
-from headrace.policy.window import Item, JobWindow, Waiter, WindowLimits
+from headrace.policy.patience import Patience
+from headrace.policy.window import Item, JobWindow, Waiter
 from headrace.policy.worker_shares import WorkerShares
 
 _LATE = ("late", "not ready in time")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LookaheadLimits:
-    """What the queue may use."""
-
-    memory: int
-    """Budget of prepared and running samples [bytes]."""
-
-    workers: int
-    """Tasks that may run at once."""
-
-    block: int = 4096
-    """Memory is handed out in multiples of this [bytes]."""
-
-    crashes: int = 2
-    """Tasks that a sample may take down before it is only sent raw."""
-
-    window: WindowLimits = field(default_factory=WindowLimits)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LookaheadStatistics:
-    """What the queue holds now and has done since it began."""
-
-    jobs: int
-    running: int
-    waited: int
-    """Samples that a request waits for."""
-
-    ready: int
-    """Samples that lie ready."""
-
-    planned: int
-    """Samples foreseen and not yet started."""
-
-    memory_used_bytes: int
-    memory_budget_bytes: int
-    counts: dict[str, int]
-    """``started``, ``finished``, ``dropped``, ``crashed``, ``ready``, ``waited``, ``raw-CODE``,
-    ``missing-CODE``: samples since the start."""
 
 
 class Lookahead:
@@ -103,9 +62,8 @@ class Lookahead:
         self._jobs: dict[str, JobWindow] = {}
         self._running: dict[int, Item] = {}
         self._sending: dict[int, tuple[str, int]] = {}
-        self._expiries: list[tuple[float, int, Item]] = []
+        self._patience = Patience()
         self._tickets = 0
-        self._watched = 0
         self._counts: Counter[str] = Counter()
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -121,9 +79,7 @@ class Lookahead:
 
     def wake_at(self) -> float | None:
         """Return when a ``Tick`` is due although nothing happens [s]; None when never."""
-        while self._expiries and not self._expiries[0][2].waiters:
-            heapq.heappop(self._expiries)
-        return self._expiries[0][0] if self._expiries else None
+        return self._patience.next_at()
 
     def statistics(self) -> LookaheadStatistics:
         """Return counts; takes time in proportion to the samples held."""
@@ -257,13 +213,9 @@ class Lookahead:
         expiry = now + event.wait_s
         item.abandoned = False
         job.wait(item, Waiter(request=event.request, expiry=expiry))
-        self._watch(item, expiry)
+        self._patience.watch(item, expiry)
         if item.state == "planned":
-            self._watch(item, expiry - item.cost_s)
-
-    def _watch(self, item: Item, at: float) -> None:
-        self._watched += 1
-        heapq.heappush(self._expiries, (at, self._watched, item))
+            self._patience.watch(item, expiry - item.cost_s)
 
     def _cancel(self, event: AskCancelled) -> None:
         for job in self._jobs.values():
@@ -283,8 +235,7 @@ class Lookahead:
 
     def _expire(self, now: float) -> list[Action]:
         actions: list[Action] = []
-        while self._expiries and self._expiries[0][0] <= now:
-            item = heapq.heappop(self._expiries)[2]
+        for item in self._patience.due(now):
             last_call = now + (item.cost_s if item.state == "planned" else 0.0)
             late = [waiter for waiter in item.waiters if waiter.expiry <= last_call]
             item.waiters = [waiter for waiter in item.waiters if waiter.expiry > last_call]
