@@ -24,11 +24,11 @@ INTERRUPTED = 130
 class VerbGroup(click.Group):
     """Loads a verb's module when it is called, so that ``--help`` stays fast."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return all verbs."""
         return sorted(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import the verb's module and return its ``command``."""
         if cmd_name not in VERBS:
             return None
@@ -45,18 +45,18 @@ class VerbGroup(click.Group):
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headrace")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def cli(debug: bool) -> None:  # noqa: ARG001 - read back from the context in main()
+def cli(debug: bool) -> None:
     """Keep the accelerators of a pre-training job fed.
 
     \b
     Examples:
       headrace demo --quick
       headrace index /data/images && headrace inspect /data/images
-    """
+    """  # noqa: D301 - click reads the lone \b
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 bad answer, 2 bad call, 3 remote, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 bad answer, 2 bad call, 3 remote, 130 stopped."""
     arguments = sys.argv[1:] if arguments is None else arguments
     sys.exit(run(arguments))
 

@@ -15,7 +15,7 @@ _UNITS = {"": 1, "B": 1} | {
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-class ByteSize(click.ParamType):
+class ByteSize(click.ParamType[int]):
     """A number of bytes, with a unit or without."""
 
     name = "size"
@@ -28,4 +28,5 @@ class ByteSize(click.ParamType):
             self.fail(
                 f"{value!r} is not a size; write 2GiB, 500MB or a number of bytes", param, ctx
             )
-        return round(float(match.group(1)) * units[match.group(2).upper()])
+        size: float = float(match.group(1)) * units[match.group(2).upper()]
+        return round(size)

@@ -25,7 +25,7 @@ class SampleKey:
     """The job's seed."""
 
     epoch: int
-    """How many times this sample's source was passed through before (its own count in a mixture)."""
+    """Passes through the sample's source before this one (each of a mixture counts its own)."""
 
     sample: int
     """Global sample id."""

@@ -52,7 +52,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Blocks that are shuffled into each other in ``block`` order."""
 
     tail: Tail = "drop"
-    """An epoch's last incomplete batch: left out, delivered short, or filled from the epoch's start."""
+    """An epoch's last incomplete batch: left out, delivered short, or filled from its start."""
 
     epoch_samples: int | None = None
     """Length of one epoch [samples]; None is the sum of all sources."""
@@ -66,7 +66,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides which samples a job sees, in which order, and what is done to them."""
+    """Everything that decides which samples a job sees, their order, and what is done to them."""
 
     sources: tuple[SourceSpec, ...]
     schedule: ScheduleSpec

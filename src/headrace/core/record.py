@@ -13,4 +13,4 @@ Value: TypeAlias = "AnyArray | bytes | str | int | float | BinaryIO"
 """An array; encoded bytes; text; a number; or, before decoding only, an open range of a file."""
 
 Record: TypeAlias = dict[str, Value]
-"""Field name → value. Canonical names: ``image``, ``video``, ``audio``, ``text``, ``label``, ``json``."""
+"""Field name → value. Canonical: ``image``, ``video``, ``audio``, ``text``, ``label``, ``json``."""

@@ -94,9 +94,7 @@ def _run(
 ) -> Prepared:
     begin = time.perf_counter()
     done = program.run(record, key, start=start, stop=stop)
-    return Prepared(
-        record=done, cut=stop, read_s=read_s, transform_s=time.perf_counter() - begin
-    )
+    return Prepared(record=done, cut=stop, read_s=read_s, transform_s=time.perf_counter() - begin)
 
 
 def _close_streams(record: Mapping[str, Value]) -> None:

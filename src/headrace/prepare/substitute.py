@@ -44,9 +44,7 @@ class Substitutes:
             if sample != key.sample:
                 yield SampleKey(seed=key.seed, epoch=key.epoch, sample=sample)
 
-    def _samples_like(
-        self, source: int, kind: Kind
-    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _samples_like(self, source: int, kind: Kind) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         found = self._alike.get((source, kind))
         if found is None:
             index = self._job.sources[source].index

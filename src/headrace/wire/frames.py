@@ -74,7 +74,8 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Why raw or missing, for people."""
 
     code: str = ""
-    """``busy``, ``late``, ``crashed``, ``asked``, ``raw-only`` (raw); ``corrupt``, ``unreadable`` (missing)."""
+    """Raw: ``busy``, ``late``, ``crashed``, ``asked``, ``raw-only``. Missing: ``corrupt``,
+    ``unreadable``."""
 
 
 class ReadInto(Protocol):
@@ -102,7 +103,7 @@ def field_of(name: str, value: Value) -> tuple[FieldHeader, Buffer]:
         array = np.ascontiguousarray(value)
         if array.dtype.hasobject:
             raise TypeError(f"field {name!r} is an array of Python objects; give it a plain dtype")
-        data: Buffer = memoryview(array.reshape(-1).view(np.uint8)) if array.size else b""
+        data: Buffer = array.reshape(-1).view(np.uint8).data if array.size else b""
         return FieldHeader(
             name=name, dtype=array.dtype.str, shape=array.shape, nbytes=array.nbytes
         ), data
@@ -185,7 +186,7 @@ def read_frame(stream: ReadInto, allocate: Allocate) -> tuple[FrameHeader, Seque
 
 def fresh_memory(header: FrameHeader) -> list[memoryview]:
     """Allocate new memory for every field; the plain choice for ``allocate``."""
-    return [memoryview(np.empty(field.nbytes, np.uint8)) for field in header.fields]
+    return [np.empty(field.nbytes, np.uint8).data for field in header.fields]
 
 
 def record_of(header: FrameHeader, buffers: Sequence[memoryview]) -> Record:
