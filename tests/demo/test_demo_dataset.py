@@ -114,3 +114,11 @@ def test_a_directory_that_cannot_be_written_is_one_clear_error(
     (tmp_path / "taken").write_text("a file, not a directory")
     with pytest.raises(StorageError, match="choose another directory with --dir"):
         build(tmp_path / "taken", sources, [])
+
+
+def test_a_name_that_does_not_change_leads_to_the_dataset(
+    tmp_path: Path, sources: tuple[Source, ...]
+) -> None:
+    dataset = build(tmp_path / "demo", sources, [])
+    build(tmp_path / "demo", sources, [])
+    assert (tmp_path / "demo" / "dataset").resolve() == dataset.root.resolve()

@@ -28,6 +28,10 @@ Progress = Callable[[int, int], None]
 """Called with the number of files that are done and of all files."""
 
 
+LINK = "dataset"
+"""Name below the demo's directory that leads to the dataset, whatever its recipe."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DemoDataset:
     """A dataset that is complete on disk."""
@@ -65,7 +69,22 @@ def build_dataset(
     finally:
         counter.stopped = True
         pool.shutdown(cancel_futures=True)
+    _point_to(root, directory / LINK)
     return _describe(root, files, recipes, sources)
+
+
+def _point_to(root: Path, link: Path) -> None:
+    """Let a name that does not change lead to the dataset."""
+    fresh = link.with_name(f".{link.name}.partial")
+    try:
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(root.name)
+        fresh.replace(link)
+    except OSError as error:
+        raise StorageError(
+            f"{link} cannot be made to lead to {root.name}: {error.strerror}; "
+            "choose another directory with --dir"
+        ) from error
 
 
 class _Counter:
