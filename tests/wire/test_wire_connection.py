@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -305,3 +307,44 @@ def test_frames_through_fresh_memory_round_trip() -> None:
         connection.send("POST", "/")
         header, buffers = read_frame(connection.receive(), fresh_memory)
     assert (header.kind, bytes(buffers[0]).decode()) == ("raw", "ü")
+
+
+@contextmanager
+def tls_server(authority: trustme.CA, *answers: bytes) -> Iterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    with socket.create_server(("127.0.0.1", 0)) as plain_listener:
+        port = plain_listener.getsockname()[1]
+        with context.wrap_socket(plain_listener, server_side=True) as listener:
+            Script(listener, list(answers))
+            yield port
+
+
+def test_tls_is_spoken_with_a_certificate_that_the_ca_file_vouches_for(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    ca_file = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca_file))
+    large = b"x" * 300_000
+    with tls_server(authority, plain(b'{"n": 1}'), chunked(large)) as port:
+        endpoint = Endpoint(address=f"https://localhost:{port}", ca_file=str(ca_file))
+        with connected(endpoint) as connection:
+            assert connection.call("GET", "/", Pong).n == 1
+            connection.send("GET", "/")
+            assert connection.receive().read() == large
+
+
+def test_a_certificate_that_nobody_vouches_for_is_an_auth_error(tmp_path: Path) -> None:
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    with tls_server(trustme.CA(), plain(b"{}")) as port:
+        endpoint = Endpoint(address=f"https://localhost:{port}", ca_file=str(other))
+        with connected(endpoint) as connection, pytest.raises(AuthError, match="not trusted"):
+            connection.call("GET", "/", Pong)
+
+
+def test_a_ca_file_that_is_not_there_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        endpoint = Endpoint(address=f"https://localhost:{port}", ca_file="/no/ca.pem")
+        with connected(endpoint) as connection, pytest.raises(ConfigError, match=r"/no/ca\.pem"):
+            connection.call("GET", "/", Pong)

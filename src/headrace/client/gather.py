@@ -48,6 +48,10 @@ POLL_S = 0.25
 """Longest wait before a gatherer looks whether it was closed [s]."""
 
 
+RESULTS_AT_ONCE = 8
+"""Samples made here that a gatherer takes together: waking up costs as much as placing one."""
+
+
 class ClosedError(HeadraceError):
     """The loader was closed while a step was being gathered; never seen by a training loop."""
 
@@ -239,6 +243,8 @@ class Gatherer:
                 self._read(work, number)
 
     def _wait(self, work: _Work, now: float) -> list[int]:
+        alone = min(len(work.assembly.waiting), RESULTS_AT_ONCE)
+        self._inbox.want(1 if work.calls else alone)
         poll = select.poll()
         poll.register(self._inbox.fileno(), select.POLLIN)
         for call in work.calls:

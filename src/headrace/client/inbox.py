@@ -30,13 +30,25 @@ class Inbox:
         self._items: deque[Delivery] = deque()
         self._lock = threading.Lock()
         self._closed = False
+        self._wanted = 1
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
 
     def put(self, delivery: Delivery) -> None:
-        """Leave a result. A full pipe is no loss: the reader is awake already."""
+        """Leave a result; the reader wakes when there are as many as it wants, or one failed."""
         self._items.append(delivery)
+        if len(self._items) >= self._wanted or isinstance(delivery.outcome, BaseException):
+            self._wake()
+
+    def want(self, results: int) -> None:
+        """Let ``fileno`` become readable when so many results lie here."""
+        self._wanted = results
+        if len(self._items) >= results:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Make ``fileno`` readable. A full pipe is no loss: it is readable already."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if not self._closed:
                 os.write(self._writer, b"!")

@@ -20,6 +20,7 @@ import msgspec
 from headrace.core.errors import (
     AgentUnavailableError,
     AuthError,
+    ConfigError,
     DeadlineError,
     HeadraceError,
     ProtocolError,
@@ -262,14 +263,22 @@ def _connected(target: Target, endpoint: Endpoint) -> socket.socket:
             sock.close()
             raise
         return sock
+    context = _trusting(endpoint) if target.tls else None
     sock = socket.create_connection((target.host, target.port), endpoint.connect_timeout_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if not target.tls:
-        return sock
+    return sock if context is None else context.wrap_socket(sock, server_hostname=target.host)
+
+
+def _trusting(endpoint: Endpoint) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if endpoint.ca_file is not None:
-        context.load_verify_locations(endpoint.ca_file)
-    return context.wrap_socket(sock, server_hostname=target.host)
+        try:
+            context.load_verify_locations(endpoint.ca_file)
+        except OSError as error:
+            raise ConfigError(
+                f"ca_file={endpoint.ca_file} cannot be read ({error}); name a PEM file"
+            ) from error
+    return context
 
 
 @contextlib.contextmanager
