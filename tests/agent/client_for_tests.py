@@ -42,6 +42,16 @@ def make_dataset(root: Path, count: int = 24) -> Path:
     return root
 
 
+OPENED: list[Connection] = []
+"""Connections to be closed after each test."""
+
+
+def connect(endpoint: Endpoint) -> Connection:
+    """Return a connection that is closed after the test."""
+    OPENED.append(Connection(endpoint))
+    return OPENED[-1]
+
+
 class Job:
     """A client of one job: registers, fetches, keeps what came."""
 
@@ -57,7 +67,7 @@ class Job:
         )
         self.program = Program(pipeline)
         self.cut = cut
-        self.connection = Connection(Endpoint(address=agent.address, token=agent.token))
+        self.connection = connect(Endpoint(address=agent.address, token=agent.token))
         self.path = f"/v1/jobs/{self.spec.id}"
 
     def message(self, **changes: object) -> RegisterJob:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 import trustme
-from client_for_tests import Job, eventually, make_dataset
+from client_for_tests import Job, connect, eventually, make_dataset
 
 from headrace.agent.local import LocalAgent
 from headrace.core.errors import AuthError, RefusedError
@@ -22,7 +22,6 @@ from headrace.prepare.job import open_job
 from headrace.transform import ops
 from headrace.transform.ops.user import UserOp
 from headrace.transform.pipeline import Pipeline
-from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.messages import FetchRequest, Fingerprint
 
@@ -205,10 +204,10 @@ def test_the_index_can_be_had_by_clients_that_cannot_see_the_storage(
 def test_a_wrong_token_and_none_are_refused_but_health_is_public(agent: LocalAgent) -> None:
     for token in (None, "wrong-token-wrong-token"):
         with pytest.raises(AuthError):
-            Connection(Endpoint(address=agent.address, token=token)).call(
+            connect(Endpoint(address=agent.address, token=token)).call(
                 "GET", "/v1/statistics", dict
             )
-    connection = Connection(Endpoint(address=agent.address))
+    connection = connect(Endpoint(address=agent.address))
     connection.send("GET", "/healthz")
     assert connection.receive().read() == b"ok\n"
 
@@ -283,7 +282,7 @@ def test_it_serves_over_tls_and_over_a_unix_socket_at_once(dataset: Path, tmp_pa
             Endpoint(address=agent.address, token=agent.token, ca_file=str(tmp_path / "ca.pem")),
             Endpoint(address=f"unix:{agent.unix_socket}", token=agent.token),
         ):
-            job.connection = Connection(endpoint)
+            job.connection = connect(endpoint)
             assert job.register().unix_socket == agent.unix_socket
             assert job.fetch(3)[3][0].kind == "tensor"
             job.connection.close()
