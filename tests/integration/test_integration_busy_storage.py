@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +14,11 @@ import pytest
 
 from headrace import Loader, Pipeline
 from headrace.agent.local import LocalAgent
+from headrace.client.batch import Batch
+from integration.agents import agent_statistics
 
 STEP_S = 0.05
+AgentCounts = Counter[str]
 
 
 def burn(cpu: int) -> None:
@@ -43,36 +47,44 @@ def burning(cpu: int, processes: int) -> Iterator[None]:
             burner.join()
 
 
-class Watched:
-    """Runs a loop and notes, by time, how samples came."""
+class Loop:
+    """A training loop that goes on and on, and what the agent did for it meanwhile."""
 
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._batches = self._endless()
+    def __init__(self, loader: Loader, agent: LocalAgent) -> None:
+        self._batches = self._endless(loader)
+        self._agent = agent
         self.longest_s = 0.0
 
-    def _endless(self) -> Iterator[None]:
+    @staticmethod
+    def _endless(loader: Loader) -> Iterator[Batch]:
         while True:
-            for _ in self._loader:
-                yield
+            yield from loader
 
-    def until(self, kind: str, *, limit_s: float) -> float:
-        """Run steps until one brought samples of a kind only; return how long that took."""
-        begin = time.monotonic()
-        while True:
-            before, asked = self._counts(), time.monotonic()
+    def until(self, reached: Callable[[AgentCounts], bool], *, limit_s: float = 20) -> float:
+        """Run steps until the agent's counts since now satisfy a condition; return how long."""
+        begin, before = time.monotonic(), agent_counts(self._agent)
+        while not reached(agent_counts(self._agent) - before):
+            asked = time.monotonic()
+            assert asked - begin < limit_s, agent_counts(self._agent) - before
             next(self._batches)
             self.longest_s = max(self.longest_s, time.monotonic() - asked)
             time.sleep(STEP_S)
-            tensor, raw = (now - then for now, then in zip(self._counts(), before, strict=True))
-            took = time.monotonic() - begin
-            if (tensor > 0 and raw == 0) if kind == "tensor" else (raw > 0):
-                return took
-            assert took < limit_s, f"no step brought {kind} samples within {limit_s} s"
+        return time.monotonic() - begin
 
-    def _counts(self) -> tuple[int, int]:
-        counts = self._loader.summary().counts
-        return counts.tensor, sum(counts.raw.values())
+
+def busy(counts: AgentCounts) -> bool:
+    """Whether the agent answered with raw bytes because others need the CPU."""
+    return counts["raw-busy"] > 0
+
+
+def transforms(counts: AgentCounts) -> bool:
+    """Whether the agent finished a transform."""
+    return counts["finished"] > 0
+
+
+def agent_counts(agent: LocalAgent) -> AgentCounts:
+    """Return what the agent did since its start."""
+    return Counter(agent_statistics(agent)["counts"])
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
@@ -82,28 +94,25 @@ def test_raw_answers_within_a_second_and_transforms_back_within_two(
     trainer_cpu, agent_cpu = sorted(os.sched_getaffinity(0))[:2]
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {trainer_cpu})
+    settings = {"pipeline": pipeline, "batch_size": 4, "tail": "pad", "prefetch_steps": 2}
+    # A second's worth of prepared samples would hide the raw answers: they are served first.
+    options = ["--workers", "1", "--lead-seconds", "0.2"]
     try:
         with (
-            LocalAgent([dataset], cpus=[agent_cpu], options=["--workers", "1"]) as agent,
+            LocalAgent([dataset], cpus=[agent_cpu], options=options) as agent,
             Loader(
-                dataset,
-                pipeline=pipeline,
-                batch_size=4,
-                seed=3,
-                tail="pad",
-                agents=[agent.address],
-                token=agent.token,
-                prefetch_steps=2,
+                dataset, seed=3, agents=[agent.address], token=agent.token, **settings
             ) as loader,
         ):
-            watched = Watched(loader)
-            watched.until("tensor", limit_s=20)
+            loop = Loop(loader, agent)
+            loop.until(transforms)
             with burning(agent_cpu, 2):
-                raw_after_s = watched.until("raw", limit_s=20)
-                watched.until("raw", limit_s=20)
-            back_after_s = watched.until("tensor", limit_s=20)
+                raw_after_s = loop.until(busy)
+                for _ in range(3):
+                    loop.until(busy)
+            back_after_s = loop.until(transforms)
     finally:
         os.sched_setaffinity(0, before)
     assert raw_after_s < 1.0
     assert back_after_s < 2.0
-    assert watched.longest_s < 5.0
+    assert loop.longest_s < 5.0

@@ -71,7 +71,7 @@ def test_its_own_workers_never_stop_it() -> None:
     assert decision.total == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("others", "workers"), [(0.0, 3), (0.3, 2), (0.5, 1), (0.75, 1)])
+@pytest.mark.parametrize(("others", "workers"), [(0.0, 4), (0.3, 2), (0.5, 2), (0.75, 1)])
 def test_workers_fill_up_what_others_leave_of_the_threshold(others: float, workers: int) -> None:
     decision = Guard(8).observe(look(others), 0.0)
     assert decision.workers == workers

@@ -120,6 +120,7 @@ class Agent:
                 background = [
                     group.create_task(self.engine.pool.run()),
                     group.create_task(self._watch.run()),
+                    group.create_task(self._service.run()),
                     group.create_task(self._keep_house()),
                     group.create_task(self._follow(parent)),
                 ]

@@ -93,7 +93,7 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         for name, least in (
-            ("workers", 1),
+            ("workers", 0),
             ("memory_bytes", 1 << 20),
             ("raw_memory_bytes", 1 << 20),
             ("worker_memory_bytes", 64 << 20),

@@ -41,6 +41,7 @@ from headrace.policy.lookahead_events import (
     GrowAsked,
     JobChanged,
     JobRemoved,
+    ModeChanged,
     Refuse,
     Sent,
     Serve,
@@ -129,6 +130,12 @@ class Engine:
                 raw_only=job.raw_only,
             )
         )
+
+    def change_mode(self, proven: ServedJob) -> None:
+        """Transform for a job from now on, or know that it cannot be done."""
+        for name, job in self.jobs.items():
+            if job.proof is proven.proof:
+                self.handle(ModeChanged(job=name, raw_only=job.raw_only))
 
     def remove_job(self, name: str) -> None:
         """Forget a job and free what was prepared for it.

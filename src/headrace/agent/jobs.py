@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from headrace.policy.lookahead_events import Planned
 from headrace.policy.placement import owners
 from headrace.prepare.job import OpenJob, open_job
 from headrace.prepare.sample import Preparer
+from headrace.transform.fingerprint import compatible
 from headrace.wire.messages import Fingerprint, RegisterJob
 
 _FIRST_GUESS_BYTES = {"image": 1 << 20, "video": 16 << 20, "audio": 4 << 20, "text": 64 << 10}
@@ -73,6 +75,37 @@ class ServedSource:
 
 
 @dataclass(slots=True)
+class Proof:
+    """What this host makes of the golden vectors with a job's pipeline.
+
+    A worker makes it in the background: on a busy host that may take a while, and until then
+    the job is served raw bytes.
+    """
+
+    fingerprint: Fingerprint | None = None
+    failed: str = ""
+    """Why there is none and will be none."""
+
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def settle(self, outcome: Fingerprint | str) -> None:
+        """Take in the golden vectors, or why they could not be made."""
+        if isinstance(outcome, str):
+            self.failed = outcome
+        else:
+            self.fingerprint = outcome
+        self.settled.set()
+
+    def why_raw_only(self, theirs: Fingerprint) -> str:
+        """Return why samples made here are not to be trusted by a client; empty if they are."""
+        if self.failed:
+            return self.failed
+        if self.fingerprint is None:
+            return "the golden vectors are not made yet; raw bytes until then"
+        return compatible(self.fingerprint, theirs) or ""
+
+
+@dataclass(slots=True)
 class ServedJob:
     """One registered job."""
 
@@ -82,14 +115,15 @@ class ServedJob:
     preparers: tuple[Preparer, ...]
     """Read encoded samples of each source, for raw answers."""
 
-    proof: Fingerprint
-    """What this host makes of the golden vectors."""
-
-    raw_only: str
-    """Why nothing is transformed; empty when all is well."""
+    proof: Proof
 
     requests: set[int] = field(default_factory=set)
     last_used: float = 0.0
+
+    @property
+    def raw_only(self) -> str:
+        """Why nothing is transformed for now; empty when all is well."""
+        return self.proof.why_raw_only(self.message.fingerprint)
 
     @property
     def samples(self) -> int:

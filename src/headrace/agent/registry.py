@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 
@@ -10,17 +11,22 @@ import msgspec
 
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
-from headrace.agent.jobs import ServedJob, ServedSource, open_for_agent
+from headrace.agent.jobs import Proof, ServedJob, ServedSource, open_for_agent
 from headrace.agent.roots import Roots
 from headrace.agent.tasks import Failed, Proven
 from headrace.core.errors import CallerError, ConfigError
 from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Preparer
-from headrace.transform.fingerprint import compatible
-from headrace.wire.messages import PROTOCOL_VERSION, Fingerprint, JobRegistered, RegisterJob
+from headrace.wire.messages import PROTOCOL_VERSION, JobRegistered, RegisterJob
 
 log = logging.getLogger("headrace.agent.registry")
+
+PROOF_PATIENCE_S = 2.0
+"""A registration waits this long for the golden vectors before it is answered without [s]."""
+
+PROOF_RETRIES = 3
+PROOF_RETRY_S = 0.5
 
 RESUMED_AFTER_S = 10.0
 """A job that asked for nothing this long and registers again was started again."""
@@ -39,6 +45,7 @@ class Registry:
         self._roots = Roots(config.roots)
         self._unix_socket = unix_socket
         self._locks: dict[str, asyncio.Lock] = {}
+        self._unproven: asyncio.Queue[ServedJob] = asyncio.Queue()
 
     async def register(self, name: str, message: RegisterJob) -> JobRegistered:
         """Serve a job; the same message again changes nothing.
@@ -54,9 +61,13 @@ class Registry:
             finally:
                 if name not in self._engine.jobs:
                     self._locks.pop(name, None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROOF_PATIENCE_S):
+                await job.proof.settled.wait()
+        hopeless = job.proof.settled.is_set() and job.raw_only
         return JobRegistered(
             agent=self._config.name,
-            mode="raw-only" if job.raw_only else "transform",
+            mode="raw-only" if hopeless else "transform",
             reason=job.raw_only,
             unix_socket=self._unix_socket,
             boot=self._engine.boot,
@@ -84,36 +95,45 @@ class Registry:
     def _is_resting(self, job: ServedJob) -> bool:
         return not job.requests and self._engine.clock.now() - job.last_used > RESUMED_AFTER_S
 
+    async def run(self) -> None:
+        """Prove new jobs, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._prove(await self._unproven.get()))
+
+    async def _prove(self, job: ServedJob) -> None:
+        """Make the golden vectors; a worker that dies of something else is no verdict."""
+        outcome: Proven | Failed = await self._engine.prove(job.sources[0])
+        for _ in range(PROOF_RETRIES):
+            if isinstance(outcome, Proven) or outcome.code != "crashed":
+                break
+            await asyncio.sleep(PROOF_RETRY_S)
+            outcome = await self._engine.prove(job.sources[0])
+        job.proof.settle(outcome.fingerprint if isinstance(outcome, Proven) else outcome.reason)
+        self._engine.change_mode(job)
+
     async def _open(self, message: RegisterJob, known: ServedJob | None) -> ServedJob:
         if known is None:
             return await self._open_first(message)
         _check_cuts(message, known.open)
-        return dataclasses.replace(
-            known,
-            message=message,
-            raw_only=compatible(known.proof, message.fingerprint) or "",
-        )
+        return dataclasses.replace(known, message=message)
 
     async def _open_first(self, message: RegisterJob) -> ServedJob:
         opened, sources = await asyncio.to_thread(self._open_anew, message)
         _check_cuts(message, opened)
         self._engine.open_sources(sources, message.spec.pipeline)
-        try:
-            proof = await self._engine.prove(sources[0])
-        except BaseException:
-            self._engine.close_sources(sources)
-            raise
-        nothing = Fingerprint(versions={}, golden={})
-        ours = proof.fingerprint if isinstance(proof, Proven) else nothing
-        failed = proof.reason if isinstance(proof, Failed) else ""
-        return ServedJob(
+        job = ServedJob(
             open=opened,
             message=message,
             sources=sources,
             preparers=_preparers(opened),
-            proof=ours,
-            raw_only=failed or compatible(ours, message.fingerprint) or "",
+            proof=Proof(),
         )
+        if self._config.workers:
+            self._unproven.put_nowait(job)
+        else:
+            job.proof.settle("this agent has no workers (--workers 0)")
+        return job
 
     def _open_anew(self, message: RegisterJob) -> tuple[OpenJob, tuple[ServedSource, ...]]:
         places = [self._roots.locate(source.url) for source in message.spec.sources]

@@ -99,6 +99,10 @@ class Service:
         }
         return Authorized(Starlette(routes=routes, exception_handlers=handlers), self._token)
 
+    async def run(self) -> None:
+        """Do what goes on between requests, until cancelled."""
+        await self._registry.run()
+
     def close(self) -> None:
         """Start no more reads."""
         self._source.reader.close()

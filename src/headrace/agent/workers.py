@@ -83,6 +83,7 @@ class WorkerPool:
         self._idle: deque[_Worker] = deque()
         self._live: set[_Worker] = set()
         self._by_ticket: dict[int, _Worker] = {}
+        self._ready = asyncio.Event()
         self.restarts = 0
 
     @property
@@ -93,8 +94,10 @@ class WorkerPool:
     async def run(self) -> None:
         """Keep all workers alive until cancelled; none is left afterwards."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._limits.count):
+            for number in range(self._limits.count):
                 group.create_task(self._keep_one_alive())
+                if number == 0:  # the first is ready sooner when it starts alone
+                    await self._first_is_ready()
 
     def open_source(self, message: OpenPipeline) -> None:
         """Let every worker, also later ones, make samples of a source."""
@@ -123,6 +126,11 @@ class WorkerPool:
         worker = self._by_ticket.get(ticket)
         if worker is not None:
             worker.send(MoreMemory(ticket=ticket, extents=extents))
+
+    async def _first_is_ready(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._ready.wait()
 
     async def _keep_one_alive(self) -> None:
         delay = _FIRST_DELAY_S
@@ -185,6 +193,7 @@ class WorkerPool:
             return
         worker.unlimit()
         self._idle.append(worker)
+        self._ready.set()
         if not isinstance(message, Ready):
             self._by_ticket.pop(message.ticket, None)
             worker.task = None

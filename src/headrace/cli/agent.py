@@ -42,6 +42,7 @@ class Given:
     memory: int
     worker_memory: int
     task_seconds: float
+    lead_seconds: float
     allow_op: tuple[str, ...]
     cpu_threshold: float
     ready_file: Path | None
@@ -92,7 +93,11 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 @click.option("--tls-cert", type=_FILE, help="Certificate chain of the TCP address, PEM.")
 @click.option("--tls-key", type=_FILE, help="Its key, PEM.")
 @click.option("--name", help="Name in rosters; the host's unless given.")
-@click.option("--workers", type=int, help="Worker processes; one per usable CPU unless given.")
+@click.option(
+    "--workers",
+    type=int,
+    help="Worker processes, 0: raw bytes only. One per usable CPU unless given.",
+)
 @click.option(
     "--memory", type=ByteSize(), default="2GiB", show_default=True, help="For prepared samples."
 )
@@ -101,6 +106,13 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 )
 @click.option(
     "--task-seconds", type=float, default=60.0, show_default=True, help="Longest for one sample."
+)
+@click.option(
+    "--lead-seconds",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="How long before it is due a sample may be prepared.",
 )
 @click.option(
     "--allow-op", multiple=True, help="Users' op that jobs may name: module:function, module:*."
@@ -158,6 +170,7 @@ def _config(options: Given) -> AgentConfig:
         memory_bytes=options.memory,
         worker_memory_bytes=options.worker_memory,
         task_s=options.task_seconds,
+        lead_s=options.lead_seconds,
         allowed_ops=options.allow_op,
         guard=GuardLimits(
             stop_share=options.cpu_threshold,

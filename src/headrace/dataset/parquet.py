@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from headrace.core.errors import HeadraceError
 from headrace.dataset.cost import text_cost
+from headrace.dataset.leaves import leaf_column
 from headrace.dataset.location import Kind, Member, SampleLocation
 from headrace.dataset.media import leading_kind
 from headrace.dataset.probe import Headers, probe
@@ -134,15 +135,6 @@ def _members(group: pq.RowGroupMetaData, columns: tuple[FieldColumn, ...]) -> tu
         Member(field=c.field, name=c.path, offset=chunks[c.path][0], length=chunks[c.path][1])
         for c in columns
     )
-
-
-def leaf_column(batch: pa.RecordBatch | pa.Table, path: str) -> pa.Array:
-    """Return the values at a dotted path of one of this module's columns."""
-    name, _, leaf = path.partition(".") if path not in batch.schema.names else (path, "", "")
-    column = batch.column(name)
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return pa.compute.struct_field(column, leaf) if leaf else column
 
 
 @dataclass(frozen=True, slots=True)

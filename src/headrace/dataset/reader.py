@@ -11,9 +11,11 @@ are never returned.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.core.errors import (
     ConfigError,
@@ -27,10 +29,12 @@ from headrace.core.record import Record, Value
 from headrace.dataset.cache import CacheStatistics
 from headrace.dataset.lines import Lines
 from headrace.dataset.location import Member, SampleLocation
-from headrace.dataset.rowgroups import RowGroups
 from headrace.dataset.side import SideFiles
 from headrace.storage.port import ByteRange, Storage
 from headrace.storage.rangefile import RangeFile
+
+if TYPE_CHECKING:
+    from headrace.dataset.rowgroups import RowGroups
 
 GAP_BYTES = 16 * 1024
 """Members of a sample closer than this are fetched by one read [bytes]."""
@@ -81,7 +85,9 @@ class SampleReader:
         """
         limits = limits or ReaderLimits()
         self._storage = storage
-        self._row_groups = RowGroups(storage, limits.row_group_bytes)
+        self._limits = limits
+        self._opening = threading.Lock()
+        self._opened_groups: RowGroups | None = None
         self._lines = Lines(storage, side or SideFiles(storage), limits.frame_bytes)
 
     def read_raw(self, location: SampleLocation) -> dict[str, bytes]:
@@ -94,7 +100,7 @@ class SampleReader:
         """
         with self.unchanged(location):
             if location.container == "parquet":
-                return self._row_groups.read(location)
+                return self._row_groups().read(location)
             if location.container == "jsonl":
                 return self._lines.read(location)
             return self._read_members(location.file, location.members)
@@ -137,13 +143,23 @@ class SampleReader:
     def statistics(self) -> ReaderStatistics:
         """Return what the caches did."""
         return ReaderStatistics(
-            row_groups=self._row_groups.statistics(), frames=self._lines.statistics()
+            row_groups=self._row_groups().statistics(), frames=self._lines.statistics()
         )
 
     def close(self) -> None:
         """Forget what is kept in memory."""
-        self._row_groups.close()
+        if self._opened_groups is not None:
+            self._opened_groups.close()
         self._lines.close()
+
+    def _row_groups(self) -> RowGroups:
+        """Return the reader of Parquet rows; importing it is half of a worker's start-up time."""
+        with self._opening:
+            if self._opened_groups is None:
+                from headrace.dataset.rowgroups import RowGroups
+
+                self._opened_groups = RowGroups(self._storage, self._limits.row_group_bytes)
+            return self._opened_groups
 
     @contextmanager
     def unchanged(self, location: SampleLocation) -> Iterator[None]:

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 
 from headrace.core.errors import CorruptSampleError
 from headrace.dataset.cache import BoundedCache, CacheStatistics
+from headrace.dataset.leaves import leaf_column
 from headrace.dataset.location import SampleLocation
-from headrace.dataset.parquet import leaf_column
 from headrace.storage.port import Storage
 from headrace.storage.rangefile import RangeFile
 

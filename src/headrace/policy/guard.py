@@ -11,7 +11,7 @@ Source: the original's load-aware fallback, row A7 (80 % is the safe threshold).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, floor
+from math import ceil, exp
 
 from headrace.core.errors import ConfigError
 
@@ -118,7 +118,7 @@ class Guard:
 
     def _allowed(self, capacity_cores: float) -> int:
         left_cores = (self._limits.stop_share - self._others) * capacity_cores
-        return max(1, min(self._workers, floor(left_cores)))
+        return max(1, min(self._workers, ceil(left_cores)))
 
     def _reason(self, workers: int, capacity_cores: float) -> str:
         others = f"others use {self._others:.0%} of {capacity_cores:g} cores"

@@ -32,6 +32,7 @@ from headrace.policy.lookahead_events import (
     GuardDecided,
     JobChanged,
     JobRemoved,
+    ModeChanged,
     Refuse,
     Sent,
     Serve,
@@ -119,6 +120,8 @@ class Lookahead:
                 self._cancel(event)
             case JobChanged():
                 return self._change(event)
+            case ModeChanged():
+                self._change_mode(event)
             case JobRemoved():
                 return self._remove(event)
             case Tick():
@@ -135,6 +138,11 @@ class Lookahead:
             job.change(event)
         job.extend()
         return self._release_over(job)
+
+    def _change_mode(self, event: ModeChanged) -> None:
+        job = self._jobs[event.job]
+        job.raw_only = event.raw_only
+        job.extend()
 
     def _remove(self, event: JobRemoved) -> list[Action]:
         job = self._jobs.pop(event.job)

@@ -59,6 +59,15 @@ class JobChanged:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ModeChanged:
+    """A job may be transformed from now on, or no longer; its progress stays."""
+
+    job: str
+    raw_only: str
+    """Why nothing may be transformed; empty when it may."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobRemoved:
     """Nothing more will be asked for this job."""
 
@@ -151,6 +160,7 @@ class Tick:
 
 Event: TypeAlias = (
     JobChanged
+    | ModeChanged
     | JobRemoved
     | Asked
     | AskCancelled
