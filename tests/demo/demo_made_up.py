@@ -56,12 +56,13 @@ def segment(
         warmup_steps=WARMUP,
         steps=steps,
         step_s=step_s,
+        first_step_s=step_s,
         workers=1,
         cpus=(0,),
     )
     end = SegmentEnd(
         wire_bytes=10_000_000 if mode == "headrace" else 0,
-        samples_ready=90 if mode == "headrace" else 0,
+        samples_prepared=90 if mode == "headrace" else 0,
         samples_raw=0,
         samples_hedged=0,
         samples_local=0 if mode == "headrace" else 96,

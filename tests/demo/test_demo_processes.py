@@ -29,6 +29,7 @@ def plan(root: Path) -> SegmentPlan:
         warmup_steps=1,
         steps=2,
         step_s=0.0,
+        first_step_s=0.0,
         workers=1,
         cpus=(),
     )

@@ -10,7 +10,7 @@ from headrace.demo.outcome import Segment
 from headrace.demo.protocol import SegmentPlan
 from headrace.demo.segments import SegmentRunner
 
-WORKERS_PER_CPU = (1, 2, 4)
+WORKERS_PER_CPU = (1, 2)
 """What is tried for the baseline; the fastest is kept."""
 
 NAME = "calibration"
@@ -34,7 +34,7 @@ class Calibration:
 
 def calibration_plans(template: SegmentPlan, storage_cpus: tuple[int, ...]) -> list[SegmentPlan]:
     """Return what to run: first on the storage side, then the baseline's candidates."""
-    flat_out = msgspec.structs.replace(template, step_s=0.0, nice=0, model=False)
+    flat_out = msgspec.structs.replace(template, step_s=0.0, first_step_s=0.0, nice=0, model=False)
     candidates = [
         msgspec.structs.replace(flat_out, workers=per_cpu * len(template.cpus))
         for per_cpu in WORKERS_PER_CPU

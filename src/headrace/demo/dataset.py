@@ -217,7 +217,7 @@ def _origin(recipes: Recipes, captioned: int, sources: tuple[Source, ...]) -> st
     return (
         f"{credit(sources)} They are small, so {len(recipes.photos) + captioned} photographs are "
         "windows of enlarged pictures with camera-like noise, encoded again as JPEG, PNG and WebP "
-        f"(0.3 to 8 megapixels; {captioned} of them captioned, in WebDataset shards; {broken} "
+        f"(1 to 8 megapixels; {captioned} of them captioned, in WebDataset shards; {broken} "
         f"truncated on purpose); {len(recipes.clips)} clips are cuts, scaled and encoded again by "
         f"libx264, and {len(recipes.copies)} are as they came."
     )

@@ -59,7 +59,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     wire_bytes: int
     """Received from agents, warm-up included [bytes]."""
 
-    samples_ready: int
+    samples_prepared: int
     samples_raw: int
     samples_hedged: int
     samples_local: int
@@ -97,7 +97,7 @@ def figures(segments: Sequence[Segment]) -> Figures:
         trainer_cpu_s_per_sample=sum(segment.counted_cpu_s for segment in segments) / samples,
         samples_per_s=samples / total_s,
         wire_bytes=sum(segment.end.wire_bytes for segment in segments),
-        samples_ready=sum(segment.end.samples_ready for segment in segments),
+        samples_prepared=sum(segment.end.samples_prepared for segment in segments),
         samples_raw=sum(segment.end.samples_raw for segment in segments),
         samples_hedged=sum(segment.end.samples_hedged for segment in segments),
         samples_local=sum(segment.end.samples_local for segment in segments),

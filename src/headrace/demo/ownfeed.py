@@ -56,7 +56,7 @@ class OwnFeed:
         counts.add(self._loader.summary().counts)
         return SegmentEnd(
             wire_bytes=counts.wire_bytes,
-            samples_ready=counts.ready,
+            samples_prepared=counts.tensor,
             samples_raw=counts.raw.total(),
             samples_hedged=counts.hedged,
             samples_local=counts.local,

@@ -33,6 +33,9 @@ class SegmentPlan(msgspec.Struct, frozen=True, kw_only=True):
     step_s: float
     """Emulated time of the accelerator per step [s]."""
 
+    first_step_s: float
+    """Emulated time of the segment's first step, which is not counted [s]."""
+
     workers: int
     """Threads, or processes of a torch DataLoader, that decode on the trainer."""
 
@@ -82,8 +85,8 @@ class SegmentEnd(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     """The segment is over."""
 
     wire_bytes: int
-    samples_ready: int
-    """Prepared by an agent before they were needed."""
+    samples_prepared: int
+    """Made by an agent."""
 
     samples_raw: int
     """Sent raw by an agent and decoded here."""

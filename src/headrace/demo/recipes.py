@@ -1,6 +1,6 @@
 """Plans the demo's dataset: which window of which source becomes which file. Pure.
 
-Pixel sizes are heavy-tailed, as in scraped photographs: most around 1.5 megapixels, a few
+Pixel sizes are heavy-tailed, as in scraped photographs: most around 2 megapixels, a few
 as large as a camera's. All of it follows from the seed.
 """
 
@@ -129,11 +129,11 @@ def _photo(names: Sequence[str], number: int, seed: int) -> PhotoRecipe:
 
 def _megapixels(draws: Draws) -> float:
     normal = math.sqrt(-2 * math.log(1 - draws.uniform())) * math.cos(math.tau * draws.uniform())
-    return min(LARGEST_MEGAPIXELS, max(0.3, 1.7 * math.exp(0.65 * normal)))
+    return min(LARGEST_MEGAPIXELS, max(1.0, 2.0 * math.exp(0.65 * normal)))
 
 
 def _format(draws: Draws, pixels: float) -> Format:
-    if pixels > 1.2e6 or draws.chance(0.6):
+    if pixels > 1.5e6 or draws.chance(0.6):
         return "jpg"
     return "png" if draws.chance(0.5) else "webp"
 

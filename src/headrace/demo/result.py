@@ -165,7 +165,10 @@ def _note(result: DemoResult) -> str:
         else f"Batches of {len(unequal)} of {compared} steps DIFFER: {unequal[:8]}."
     )
     warmup = result.main.segments[0].plan.warmup_steps
-    return f"{equal} The first {warmup} steps of every segment are not counted, for either loader."
+    return (
+        f"{equal} The first {warmup} steps of every segment, of which the very first lasts longer, "
+        "are not counted, for either loader."
+    )
 
 
 _Told = Callable[[Figures], str]
@@ -177,7 +180,7 @@ _ROWS: tuple[tuple[str, _Told, str], ...] = (
     ("trainer CPU per sample", lambda f: seconds(f.trainer_cpu_s_per_sample), "trainer_cpu"),
     ("samples per second", lambda f: significant(f.samples_per_s), "throughput"),
     ("bytes on the wire", lambda f: bytes_(f.wire_bytes), ""),
-    ("samples ready when asked for", lambda f: str(f.samples_ready), ""),
+    ("samples prepared by agents", lambda f: str(f.samples_prepared), ""),
     ("samples decoded on the trainer", lambda f: str(f.samples_local), ""),
     ("samples sent raw", lambda f: str(f.samples_raw), ""),
     ("samples hedged", lambda f: str(f.samples_hedged), ""),

@@ -46,6 +46,10 @@ TRAINER_NICE = 10
 """Added to the trainers' priority value, for both loaders alike: the host work keeps its share."""
 
 LINK = "HTTP over loopback"
+FIRST_STEP = 8
+"""Emulated time of a segment's first step, in steps: a job's first step compiles and allocates,
+and every loader works ahead meanwhile. It is one of the warm-up steps and not counted."""
+
 MOST_AGENTS = 2
 GAP_STEPS = 64
 """Steps left out between pairs of segments, so that no agent has prepared the next ones already."""
@@ -68,24 +72,24 @@ class DemoSettings:
     host_work: float = 0.75
     """Share of the trainer's CPUs that the model's own work takes."""
 
-    budget_s: float = 38.0
+    budget_s: float = 30.0
     """Time for the counted steps of the main comparison, both loaders together [s]."""
 
     pairs: int = 2
     """Segments of each loader in the main comparison."""
 
-    warmup_steps: int = 3
+    warmup_steps: int = 4
     """Steps at the start of each segment that are not counted, for either loader."""
 
-    calibration_steps: int = 12
-    off_steps: int = 24
+    calibration_steps: int = 14
+    off_steps: int = 20
     """Steps of each loader with the premise off."""
 
 
 def quick_settings(directory: Path, *, torch: bool) -> DemoSettings:
     """Return what ``--quick`` runs: fewer steps and repeats, never another method."""
     return DemoSettings(
-        directory=directory, torch=torch, budget_s=14.0, pairs=1, calibration_steps=6, off_steps=10
+        directory=directory, torch=torch, budget_s=10.0, pairs=1, calibration_steps=8, off_steps=10
     )
 
 
@@ -170,22 +174,18 @@ class _Demo:
     def run(self, made_at: Provenance) -> DemoResult:
         """Calibrate, then compare under the premise and without it."""
         idle = _idle_share(self._cpus.storage)
-        found = self._calibrated()
-        premise = Premise(
-            cpus=self._cpus,
-            host_work=self._settings.host_work,
-            storage_idle=idle,
-            step_s=just_in_time_step(found.prepare_batch_s),
-            link=LINK,
-        )
-        without = replace(premise, host_work=0.0, step_s=0.0)
         with self._agents() as agents:
+            found = self._calibrated()
+            premise = Premise(
+                cpus=self._cpus,
+                host_work=self._settings.host_work,
+                storage_idle=idle,
+                step_s=just_in_time_step(found.prepare_batch_s),
+                link=LINK,
+            )
             template = self._plan(found.best_workers, agents)
             main = self._main(premise, template, found.prepare_batch_s)
-            first = main.segments[-1].steps[-1].step + GAP_STEPS
-            steps = self._settings.off_steps
-            self._view.note(f"premise off: {premise_line(without)}")
-            off = self._compare(without, template, first_step=first, steps=steps, pairs=1)
+            off = self._off(replace(premise, host_work=0.0, step_s=0.0), template, after=main)
         return DemoResult(
             provenance=made_at,
             dataset=self._dataset,
@@ -216,6 +216,12 @@ class _Demo:
         self._view.note(f"premise: {premise_line(premise)}")
         return self._compare(premise, template, first_step=0, steps=steps, pairs=settings.pairs)
 
+    def _off(self, premise: Premise, template: SegmentPlan, *, after: Comparison) -> Comparison:
+        self._view.note(f"premise off: {premise_line(premise)}")
+        first = after.segments[-1].steps[-1].step + GAP_STEPS
+        steps = self._settings.off_steps
+        return self._compare(premise, template, first_step=first, steps=steps, pairs=1)
+
     def _compare(
         self,
         premise: Premise,
@@ -229,7 +235,12 @@ class _Demo:
         length = self._settings.warmup_steps + steps
         stride = length + GAP_STEPS
         self._view.runs({BASELINE: pairs * length, HEADRACE: pairs * length})
-        plan = replace(template, steps=steps, step_s=premise.step_s)
+        plan = replace(
+            template,
+            steps=steps,
+            step_s=premise.step_s,
+            first_step_s=FIRST_STEP * premise.step_s,
+        )
         segments = []
         with host_work(premise.host_work, self._cpus.trainer) as pids:
             self._meter.watch(HOST_WORK, pids)
@@ -276,6 +287,7 @@ class _Demo:
             warmup_steps=settings.warmup_steps,
             steps=settings.calibration_steps,
             step_s=0.0,
+            first_step_s=0.0,
             workers=workers,
             cpus=self._cpus.trainer,
             nice=TRAINER_NICE,

@@ -121,7 +121,7 @@ class TorchFeed:
         """Tell what became of the samples; times inside the worker processes are not known."""
         return SegmentEnd(
             wire_bytes=0,
-            samples_ready=0,
+            samples_prepared=0,
             samples_raw=0,
             samples_hedged=0,
             samples_local=self._delivered,

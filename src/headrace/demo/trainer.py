@@ -40,7 +40,8 @@ def train(plan: SegmentPlan, feed: Feed, emit: Emit, work: Work) -> None:
             loading_cpu_s = cpu.seconds()
             work(batch)
             digest = batch_digest(batch.columns, batch.rows)
-        time.sleep(max(0.0, arrived_s + plan.step_s - time.monotonic()))
+        step_s = plan.step_s if number else plan.first_step_s
+        time.sleep(max(0.0, arrived_s + step_s - time.monotonic()))
         with cpu.aside():
             emit(
                 Stepped(
