@@ -107,7 +107,8 @@ def demo_result(*, ours: str = "d") -> DemoResult:
             root=Path("/data"), samples=339, size_bytes=178_000_000, origin="Photographs of moons."
         ),
         pipeline="[]",
-        baseline_name="decoding on the trainer (1 thread)",
+        baseline_name="decoding on the trainer with 1 thread",
+        tuning="tried: 1",
         main=main,
         off=off,
         cpu=tuple(_cpu(at_s / 2, main) for at_s in range(8, int(2 * end_s) + 1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -58,7 +59,7 @@ def command(quick: bool, torch: bool, directory: Path, json_file: str | None) ->
     _write(report, render_page(report_page(result)).encode())
     console.print(f"report: {report.absolute()}", highlight=False, soft_wrap=True)
     if json_file == "-":
-        click.get_binary_stream("stdout").write(result_json(result))
+        sys.stdout.buffer.write(result_json(result))
     elif json_file:
         _write(Path(json_file), result_json(result))
     return 1 if result.unequal else 0

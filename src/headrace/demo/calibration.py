@@ -9,6 +9,7 @@ import msgspec
 from headrace.demo.outcome import Segment
 from headrace.demo.protocol import SegmentPlan
 from headrace.demo.segments import SegmentRunner
+from headrace.report.units import seconds
 
 WORKERS_PER_CPU = (1, 2)
 """What is tried for the baseline; the fastest is kept."""
@@ -30,6 +31,11 @@ class Calibration:
     def best_workers(self) -> int:
         """The number of workers that made a batch in the shortest time."""
         return min(self.tried, key=lambda workers: self.tried[workers])
+
+    def told(self) -> str:
+        """Return what was tried, in words."""
+        tried = ", ".join(f"{count} → {seconds(time)}" for count, time in self.tried.items())
+        return f"tried, without host work: {tried} a batch"
 
 
 def calibration_plans(template: SegmentPlan, storage_cpus: tuple[int, ...]) -> list[SegmentPlan]:

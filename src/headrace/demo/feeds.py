@@ -36,12 +36,12 @@ class Feed(AbstractContextManager["Feed"], Protocol):
         ...
 
 
-def open_feed(plan: SegmentPlan) -> Feed:
-    """Return the loader that a plan names."""
+def feed_type(plan: SegmentPlan) -> Callable[[SegmentPlan], Feed]:
+    """Import the loader that a plan names and return what makes it."""
     if plan.mode == "torch":
         from headrace.demo.torchfeed import TorchFeed
 
-        return TorchFeed(plan)
+        return TorchFeed
     from headrace.demo.ownfeed import OwnFeed
 
-    return OwnFeed(plan)
+    return OwnFeed

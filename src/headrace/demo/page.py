@@ -101,8 +101,17 @@ def _runs(comparison: Comparison) -> tuple[_Run, _Run]:
 
 
 def _breaks(comparison: Comparison) -> list[float]:
-    firsts = [one.counted[0].step - 0.5 for one in comparison.segments[::2]]
-    return firsts[1:]
+    """Return where one pair's counted steps end and the next pair's begin."""
+    return [x[0] - 0.5 for x in _numbers(_runs(comparison)[0])[1:]]
+
+
+def _numbers(run: _Run) -> list[list[int]]:
+    """Number the counted steps of a run through, segment by segment."""
+    numbers, first = [], 1
+    for segment in run.segments:
+        numbers.append(list(range(first, first + len(segment.counted))))
+        first += len(segment.counted)
+    return numbers
 
 
 def _waits(comparison: Comparison) -> Figure:
@@ -110,7 +119,7 @@ def _waits(comparison: Comparison) -> Figure:
         plots.Series(
             label=run.label,
             colour=run.colour,
-            x=[step.step for segment in run.segments for step in segment.counted],
+            x=[x for numbers in _numbers(run) for x in numbers],
             y=[max(_FLOOR_S, step.wait_s) for segment in run.segments for step in segment.counted],
         )
         for run in _runs(comparison)
@@ -118,10 +127,10 @@ def _waits(comparison: Comparison) -> Figure:
     return Figure(
         title="Wait for each step's batch",
         svg=plots.durations_on_log_scale(
-            series, x_label="step", y_label="wait", breaks=_breaks(comparison)
+            series, x_label="counted step", y_label="wait", breaks=_breaks(comparison)
         ),
         caption="One dot per counted step, on a logarithmic scale; both loaders run the same "
-        "steps. A dashed line is where one segment ends and the next begins.",
+        "steps. The dashed line is where one pair of segments ends and the next begins.",
     )
 
 
@@ -137,16 +146,20 @@ def _where_time_went(result: DemoResult) -> Sequence[Block]:
         )
         for run, figures in zip(runs, _both(result.main), strict=True)
     ]
-    cpu = [
+    baseline, headrace = _both(result.main)
+    on_trainer, on_storage = ("on the trainer", plots.BASELINE), ("on storage", plots.OURS)
+    cpu = (
         plots.Bar(
-            label=run.label,
+            label="baseline", parts=((*on_trainer, 1e3 * baseline.trainer_cpu_s_per_sample),)
+        ),
+        plots.Bar(
+            label="headrace",
             parts=(
-                ("on the trainer", plots.BASELINE, 1e3 * figures.trainer_cpu_s_per_sample),
-                ("on storage", plots.OURS, 1e3 * _storage_cpu_s(result, run)),
+                (*on_trainer, 1e3 * headrace.trainer_cpu_s_per_sample),
+                (*on_storage, 1e3 * _storage_cpu_s(result)),
             ),
-        )
-        for run, figures in zip(runs, _both(result.main), strict=True)
-    ]
+        ),
+    )
     return (
         Figure(
             title="Where the loop's time went",
@@ -157,7 +170,8 @@ def _where_time_went(result: DemoResult) -> Sequence[Block]:
             title="Where the CPU time of loading was spent",
             svg=plots.bars(cpu, x_label="CPU time per sample [ms]"),
             caption="headrace moves the work to where CPUs are idle; it does not make it vanish. "
-            "Storage time includes samples that were prepared ahead at a segment's end.",
+            "Storage time is all that the agents spent, on warm-up steps and on samples prepared "
+            "ahead that no step asked for any more when a segment ended too.",
         ),
     )
 
@@ -166,13 +180,14 @@ def _both(comparison: Comparison) -> tuple[Figures, Figures]:
     return comparison.baseline, comparison.headrace
 
 
-def _storage_cpu_s(result: DemoResult, run: _Run) -> float:
-    spent = samples = 0.0
-    for segment in run.segments:
-        begin, end = segment.steps[0].begin_s, segment.steps[-1].end_s
-        spent += spent_between(result.cpu, AGENTS, begin, end)
-        samples += sum(step.samples for step in segment.steps)
-    return spent / samples
+def _storage_cpu_s(result: DemoResult) -> float:
+    """Return the agents' CPU time over the main comparison, per sample delivered [s]."""
+    segments = result.main.segments
+    begin, end = segments[0].steps[0].begin_s, segments[-1].steps[-1].end_s
+    delivered = sum(
+        step.samples for one in segments if one.plan.mode == "headrace" for step in one.steps
+    )
+    return spent_between(result.cpu, AGENTS, begin, end) / delivered
 
 
 def spent_between(samples: Sequence[CpuSample], group: str, begin_s: float, end_s: float) -> float:
@@ -189,21 +204,19 @@ def _ready(comparison: Comparison) -> Figure:
         plots.Series(
             label=run.label,
             colour=run.colour,
-            x=[x for one in run.segments for x in (*_steps(one), one.counted[-1].step + 0.5)],
+            x=[x for numbers in _numbers(run) for x in (*numbers, numbers[-1] + 0.5)],
             y=[y for one in run.segments for y in (*_ready_batches(one), math.nan)],
         )
         for run in _runs(comparison)
     ]
     return Figure(
         title="Batches that lay ready",
-        svg=plots.lines(series, x_label="step", y_label="batches", breaks=_breaks(comparison)),
+        svg=plots.lines(
+            series, x_label="counted step", y_label="batches", breaks=_breaks(comparison)
+        ),
         caption="Depth of the prefetch queue when the loop asked for its next batch; at zero the "
         "loop waits.",
     )
-
-
-def _steps(segment: Segment) -> list[int]:
-    return [step.step for step in segment.counted]
 
 
 def _ready_batches(segment: Segment) -> list[int]:
@@ -211,29 +224,29 @@ def _ready_batches(segment: Segment) -> list[int]:
 
 
 def _cpus(result: DemoResult) -> Figure:
-    origin = result.cpu[0].at_s
-    at = [sample.at_s - origin for sample in result.cpu]
+    begin = result.segments[0].steps[0].begin_s
+    samples = [sample for sample in result.cpu if sample.at_s >= begin]
+    origin = samples[0].at_s
+    at = [sample.at_s - origin for sample in samples]
     trainer_cpus = len(result.main.premise.cpus.trainer)
     storage_cpus = len(result.main.premise.cpus.storage)
-    host = [_share(sample, HOST_WORK, trainer_cpus) for sample in result.cpu]
-    loading = [_share(sample, TRAINER, trainer_cpus) for sample in result.cpu]
-    agents = [_share(sample, AGENTS, storage_cpus) for sample in result.cpu]
+    host = [_share(sample, HOST_WORK, trainer_cpus) for sample in samples]
+    loading = [_share(sample, TRAINER, trainer_cpus) for sample in samples]
+    agents = [_share(sample, AGENTS, storage_cpus) for sample in samples]
     trainer = (
         plots.Series(label="host work", colour=plots.NEUTRAL, x=at, y=host),
         plots.Series(label="training process", colour=plots.BASELINE, x=at, y=loading),
         plots.Series(
-            label="other", colour=plots.MUTED, x=at, y=_rest(result.cpu, "trainer", host, loading)
+            label="other", colour=plots.MUTED, x=at, y=_rest(samples, "trainer", host, loading)
         ),
     )
     storage = (
         plots.Series(label="agents", colour=plots.OURS, x=at, y=agents),
-        plots.Series(
-            label="other", colour=plots.MUTED, x=at, y=_rest(result.cpu, "storage", agents)
-        ),
+        plots.Series(label="other", colour=plots.MUTED, x=at, y=_rest(samples, "storage", agents)),
     )
     spans = [
         plots.Span(
-            begin=segment.steps[0].begin_s - origin,
+            begin=max(0.0, segment.steps[0].begin_s - origin),
             end=segment.steps[-1].end_s - origin,
             label="headrace" if segment.plan.mode == "headrace" else "baseline",
             colour=plots.OURS if segment.plan.mode == "headrace" else plots.BASELINE,
@@ -289,7 +302,7 @@ def _facts(result: DemoResult) -> Facts:
                 "step time",
                 f"calibrated: storage's CPUs prepare a batch in {seconds(result.prepare_batch_s)}",
             ),
-            ("baseline", result.baseline_name),
+            ("baseline", f"{result.baseline_name} ({result.tuning})"),
             (
                 "batches",
                 f"{plan.batch_size} samples; {plan.warmup_steps} warm-up steps per segment are "

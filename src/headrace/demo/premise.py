@@ -84,11 +84,22 @@ def premise_line(premise: Premise) -> str:
         else f"trainer pinned to CPU {_numbers(cpus.trainer)}, storage to {_numbers(cpus.storage)}"
     )
     return (
-        f"{pinned}; {percent(1 - premise.host_work)} of the trainer's CPU left to data loading "
-        f"(a host-work load takes {percent(premise.host_work)}); storage CPU "
-        f"{percent(premise.storage_idle)} idle; accelerator step {seconds(premise.step_s)}, "
-        f"emulated; link: {premise.link}"
+        f"{pinned}; {_left_to_loading(premise.host_work)}; storage CPU "
+        f"{percent(premise.storage_idle)} idle; {_step(premise.step_s)}; link: {premise.link}"
     )
+
+
+def _left_to_loading(host_work: float) -> str:
+    if not host_work:
+        return "all of the trainer's CPU left to data loading (no host work)"
+    return (
+        f"{percent(1 - host_work)} of the trainer's CPU left to data loading (a host-work load "
+        f"takes {percent(host_work)})"
+    )
+
+
+def _step(step_s: float) -> str:
+    return f"accelerator step {seconds(step_s)}, emulated" if step_s else "no accelerator time"
 
 
 def _numbers(cpus: tuple[int, ...]) -> str:

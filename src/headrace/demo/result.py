@@ -69,6 +69,9 @@ class DemoResult:
     baseline_name: str
     """What the baseline is, in words."""
 
+    tuning: str
+    """What was tried for the baseline, and how fast it was."""
+
     main: Comparison
     off: Comparison
     """The premise turned off."""
@@ -112,7 +115,7 @@ def _settings(result: DemoResult) -> dict[str, Any]:
     return {
         "premise": result.main.premise,
         "premise_off": result.off.premise,
-        "baseline": result.baseline_name,
+        "baseline": f"{result.baseline_name} ({result.tuning})",
         "batch_size": plan.batch_size,
         "baseline_workers": plan.workers,
         "seed": plan.seed,
@@ -146,7 +149,7 @@ def tables(result: DemoResult) -> Sequence[Table]:
         f"The same {result.main.baseline.steps} steps, without and with headrace",
         result.main,
         goals=True,
-        note=f"Baseline: {result.baseline_name}. {_note(result)}",
+        note=f"Baseline: {result.baseline_name} ({result.tuning}). {_note(result)}",
     )
     off = _table(
         "Premise off: no host work, no accelerator time, equal CPU",

@@ -37,7 +37,7 @@ from headrace.demo.segments import SegmentRunner
 from headrace.demo.sources import carried_sources
 from headrace.demo.view import View
 from headrace.report.provenance import Provenance, provenance
-from headrace.report.units import bytes_, seconds
+from headrace.report.units import bytes_
 from headrace.storage.opening import open_storage
 from headrace.transform.pipeline import Pipeline
 from headrace.wire.auth import new_token
@@ -72,7 +72,7 @@ class DemoSettings:
     host_work: float = 0.75
     """Share of the trainer's CPUs that the model's own work takes."""
 
-    budget_s: float = 30.0
+    budget_s: float = 28.0
     """Time for the counted steps of the main comparison, both loaders together [s]."""
 
     pairs: int = 2
@@ -190,7 +190,8 @@ class _Demo:
             provenance=made_at,
             dataset=self._dataset,
             pipeline=self._pipeline,
-            baseline_name=self._baseline_name(found),
+            baseline_name=self._baseline_name(found.best_workers),
+            tuning=found.told(),
             main=main,
             off=off,
             cpu=tuple(self._meter.samples),
@@ -300,11 +301,14 @@ class _Demo:
     def _baseline_mode(self) -> Mode:
         return "torch" if self._settings.torch else "local"
 
-    def _baseline_name(self, found: Calibration) -> str:
-        tried = ", ".join(f"{count}: {seconds(time)}" for count, time in found.tried.items())
-        kind = "a torch DataLoader" if self._settings.torch else "decoding on the trainer"
-        unit = "worker processes" if self._settings.torch else "threads"
-        return f"{kind} ({unit} tried, time per batch: {tried})"
+    def _baseline_name(self, workers: int) -> str:
+        kind, unit = (
+            ("a torch DataLoader", "worker process")
+            if self._settings.torch
+            else ("decoding on the trainer", "thread")
+        )
+        plural = "" if workers == 1 else "es" if unit.endswith("s") else "s"
+        return f"{kind} with {workers} {unit}{plural}"
 
 
 def _idle_share(cpus: tuple[int, ...]) -> float:

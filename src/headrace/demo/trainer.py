@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.demo.cputime import LoadingCpu
-from headrace.demo.feeds import Fed, Feed, open_feed
+from headrace.demo.feeds import Fed, Feed, feed_type
 from headrace.demo.proof import batch_digest
 from headrace.demo.protocol import Failed, Message, SegmentPlan, Stepped, encode
 
@@ -61,15 +61,21 @@ def train(plan: SegmentPlan, feed: Feed, emit: Emit, work: Work) -> None:
 
 def run(plan: SegmentPlan, emit: Emit) -> None:
     """Take the place the plan gives this process, and train."""
-    if plan.cpus:
-        os.sched_setaffinity(0, plan.cpus)
-    os.nice(plan.nice)
+    make_feed = feed_type(plan)
     work = _model() if plan.model else _nothing
+    _take_place(plan)
     try:
-        with open_feed(plan) as feed:
+        with make_feed(plan) as feed:
             train(plan, feed, emit, work)
     except HeadraceError as error:
         emit(Failed(error=str(error), exit_code=error.exit_code))
+
+
+def _take_place(plan: SegmentPlan) -> None:
+    """Pin and demote this process: after the imports, which are no part of the comparison."""
+    if plan.cpus:
+        os.sched_setaffinity(0, plan.cpus)
+    os.nice(plan.nice)
 
 
 def _nothing(_: Fed) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.report.units import seconds
+from headrace.report.units import round_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +27,9 @@ MUTED = "#d5dae1"
 
 _INK = "#1b2430"
 _WIDTH_INCHES = 9.6
+_NARROWEST_NAMED = 0.075
+"""A span must have this share of the axis for its name to fit."""
+
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "headrace",
@@ -82,7 +85,7 @@ def durations_on_log_scale(
     """Draw durations [s] that span decades, one dot each, with a line at every break."""
     with _axes(height=3.2) as (figure, axes):
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: seconds(value))
+        axes.yaxis.set_major_formatter(lambda value, _: round_seconds(value))
         for line in series:
             axes.plot(line.x, line.y, "o", ms=4.5, mew=0, alpha=0.85, color=line.colour)
         for place in breaks:
@@ -160,7 +163,9 @@ def _mark_spans(axes: Axes, spans: Sequence[Span], *, named: bool) -> None:
     for span in spans:
         axes.axvspan(span.begin, span.end, ymin=0.975, ymax=1.0, color=span.colour, lw=0)
         axes.axvline(span.begin, color="#ffffff", lw=1)
-        if named:
+        if named and span.end - span.begin > _NARROWEST_NAMED * (
+            axes.get_xlim()[1] - axes.get_xlim()[0]
+        ):
             axes.annotate(
                 span.label,
                 ((span.begin + span.end) / 2, 1.02),

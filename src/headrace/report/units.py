@@ -18,6 +18,14 @@ def seconds(value: float) -> str:
     return f"{significant(value * 1e6)} µs"
 
 
+def round_seconds(value: float) -> str:
+    """Return a round duration for an axis: ``1 s``, ``10 ms``, ``100 µs``."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if value * factor >= 1:
+            return f"{value * factor:g} {unit}"
+    return f"{value * 1e6:g} µs"
+
+
 def bytes_(value: float) -> str:
     """Return a size in decimal units: ``178 MB``."""
     for unit in _BYTES:
