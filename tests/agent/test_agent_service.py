@@ -57,13 +57,14 @@ def test_samples_come_transformed_and_equal_to_what_is_made_here(job: Job) -> No
 
 
 def test_what_lay_ready_is_marked_so_and_the_answer_has_a_length(
-    agent: LocalAgent, dataset: Path
+    dataset: Path,
 ) -> None:
-    job = Job(agent, dataset, Pipeline((ops.DecodeImage(), ops.CenterCrop(32))))
-    job.register()
-    batch = open_job(job.spec).schedule.batch(0)
-    eventually(lambda: job.statistics()["prepared"] >= 60)  # type: ignore[operator]
-    frames = job.fetch(*batch.samples.tolist())
+    with LocalAgent([dataset.parent], options=QUIET) as agent:
+        job = Job(agent, dataset, Pipeline((ops.DecodeImage(), ops.CenterCrop(32))))
+        job.register()
+        batch = open_job(job.spec).schedule.batch(0)
+        eventually(lambda: job.statistics()["prepared"] >= 60)  # type: ignore[operator]
+        frames = job.fetch(*batch.samples.tolist())
     assert all(header.ready for header, _ in frames.values() if header.kind == "tensor")
     assert any(header.ready for header, _ in frames.values())
 
