@@ -63,7 +63,7 @@ def segment(
     end = SegmentEnd(
         wire_bytes=10_000_000 if mode == "headrace" else 0,
         samples_prepared=90 if mode == "headrace" else 0,
-        samples_raw=0,
+        samples_raw={"busy": 3} if mode == "headrace" else {},
         samples_hedged=0,
         samples_local=0 if mode == "headrace" else 96,
         read_s=0.1,

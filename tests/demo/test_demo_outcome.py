@@ -78,3 +78,8 @@ def test_the_table_says_what_was_left_out() -> None:
     main, _ = tables(demo_result())
     assert "first 2 steps of every segment" in main.note
     assert "bit-identical" in main.note
+
+
+def test_the_table_says_when_the_machine_was_busy_with_something_else() -> None:
+    main, _ = tables(demo_result())
+    assert "sent 6 samples raw because other work" in main.note

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -61,6 +62,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     samples_prepared: int
     samples_raw: int
+    raw_reasons: dict[str, int]
     samples_hedged: int
     samples_local: int
     samples_substituted: int
@@ -87,6 +89,7 @@ def figures(segments: Sequence[Segment]) -> Figures:
     total_s = sum(segment.counted_s for segment in segments)
     samples = sum(step.samples for step in steps)
     delivered = sum(step.samples for segment in segments for step in segment.steps)
+    raw = sum((Counter(segment.end.samples_raw) for segment in segments), Counter[str]())
     return Figures(
         steps=len(steps),
         samples=samples,
@@ -98,7 +101,8 @@ def figures(segments: Sequence[Segment]) -> Figures:
         samples_per_s=samples / total_s,
         wire_bytes=sum(segment.end.wire_bytes for segment in segments),
         samples_prepared=sum(segment.end.samples_prepared for segment in segments),
-        samples_raw=sum(segment.end.samples_raw for segment in segments),
+        samples_raw=raw.total(),
+        raw_reasons=dict(raw),
         samples_hedged=sum(segment.end.samples_hedged for segment in segments),
         samples_local=sum(segment.end.samples_local for segment in segments),
         samples_substituted=sum(len(segment.end.substituted) for segment in segments),

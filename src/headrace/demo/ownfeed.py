@@ -57,7 +57,7 @@ class OwnFeed:
         return SegmentEnd(
             wire_bytes=counts.wire_bytes,
             samples_prepared=counts.tensor,
-            samples_raw=counts.raw.total(),
+            samples_raw=dict(counts.raw),
             samples_hedged=counts.hedged,
             samples_local=counts.local,
             read_s=counts.read_s,

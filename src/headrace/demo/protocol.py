@@ -88,8 +88,8 @@ class SegmentEnd(msgspec.Struct, frozen=True, kw_only=True, tag="end"):
     samples_prepared: int
     """Made by an agent."""
 
-    samples_raw: int
-    """Sent raw by an agent and decoded here."""
+    samples_raw: dict[str, int]
+    """The agents' reason → samples they sent raw, which were decoded here."""
 
     samples_hedged: int
     """Asked for a second time elsewhere because they were late."""

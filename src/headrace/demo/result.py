@@ -170,7 +170,18 @@ def _note(result: DemoResult) -> str:
     warmup = result.main.segments[0].plan.warmup_steps
     return (
         f"{equal} The first {warmup} steps of every segment, of which the very first lasts longer, "
-        "are not counted, for either loader."
+        f"are not counted, for either loader.{_busy(result)}"
+    )
+
+
+def _busy(result: DemoResult) -> str:
+    """Say so when something else than the demo kept the storage side's CPUs from its agents."""
+    busy = result.main.headrace.raw_reasons.get("busy", 0)
+    if not busy:
+        return ""
+    return (
+        f" Agents sent {busy} samples raw because other work kept their CPUs busy: run again on "
+        "an idle machine to see them all prepared."
     )
 
 

@@ -72,7 +72,7 @@ class DemoSettings:
     host_work: float = 0.75
     """Share of the trainer's CPUs that the model's own work takes."""
 
-    budget_s: float = 28.0
+    budget_s: float = 24.0
     """Time for the counted steps of the main comparison, both loaders together [s]."""
 
     pairs: int = 2

@@ -122,7 +122,7 @@ class TorchFeed:
         return SegmentEnd(
             wire_bytes=0,
             samples_prepared=0,
-            samples_raw=0,
+            samples_raw={},
             samples_hedged=0,
             samples_local=self._delivered,
             read_s=0.0,

@@ -169,10 +169,10 @@ class LiveView:
         """Show both sides' load, and how much of the trainer's is host work."""
         busy, of = sample.busy, sample.of
         self._cpu = Text.assemble(
-            ("           CPU  ", "dim"),
+            ("      CPU  ", "dim"),
             f"trainer {_meter(busy['trainer'])} {percent(busy['trainer']):>5}",
-            (f"  (host work {of.get('host work', 0.0):.2f} CPU)", "dim"),
-            f"   storage {_meter(busy['storage'])} {percent(busy['storage']):>5}",
+            (f" (host work {of.get('host work', 0.0):.2f})", "dim"),
+            f"  storage {_meter(busy['storage'])} {percent(busy['storage']):>5}",
         )
 
     def _shown(self) -> Group:
@@ -182,7 +182,7 @@ class LiveView:
         return Group(*parts, self._cpu)
 
 
-def _meter(share: float, width: int = 10) -> str:
+def _meter(share: float, width: int = 8) -> str:
     full = round(min(1.0, share) * width)
     return "█" * full + "░" * (width - full)
 
