@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO
 
 import msgspec
@@ -168,7 +169,8 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # with the worker processes it may have started
     process.wait()
     for stream in (process.stdin, process.stdout):
         if stream is not None:

@@ -7,6 +7,7 @@ same ops, so that batches can be compared digest by digest.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -91,6 +92,9 @@ class TorchFeed:
         self._steps = range(plan.first_step, plan.first_step + plan.warmup_steps + plan.steps)
         self._replaced: dict[int, str] = {}
         self._delivered = 0
+        warnings.filterwarnings(
+            "ignore", message="This DataLoader will create"
+        )  # what is fastest here was measured
         self._loader = DataLoader(
             DemoSamples(job),
             batch_sampler=[_visits(job, step) for step in self._steps],
