@@ -20,6 +20,7 @@ from headrace.policy.lookahead_events import (
     GuardDecided,
     JobChanged,
     JobRemoved,
+    ModeChanged,
     Planned,
     Refuse,
     Sent,
@@ -44,6 +45,7 @@ class Steps:
     cost_s: float = 0.01
     nbytes: int = 100 * KB
     heavy: dict[int, float] = field(default_factory=dict)
+    large: dict[int, int] = field(default_factory=dict)
     unprepared: frozenset[int] = frozenset()
     first: int = 0
 
@@ -57,7 +59,7 @@ class Steps:
             epoch=epoch,
             kind="image",
             cost_s=self.heavy.get(sample, self.cost_s),
-            nbytes=self.nbytes,
+            nbytes=self.large.get(sample, self.nbytes),
             prepare=sample not in self.unprepared,
         )
 
@@ -427,3 +429,52 @@ def test_an_overloaded_queue_still_makes_most_of_its_capacity_useful() -> None:
             bench.tell(Sent(ticket=serve.ticket))
     assert served >= 0.85 * 60 * 20
     assert served + raw <= 60 * 32
+
+
+def test_a_job_that_may_no_longer_be_transformed_sends_nothing_that_was_prepared() -> None:
+    bench = Bench(workers=2)
+    bench.job(plan=Steps(width=4))
+    bench.finish(bench.started[0])
+    running = bench.started[0]
+    bench.ask(0, running.visit.sample)
+    actions = bench.tell(ModeChanged(job="job", raw_only="golden vectors differ"))
+    assert len(only(actions, Drop)) == 1
+    assert [raw.code for raw in only(actions, ServeRaw)] == ["raw-only"]
+    for start in list(bench.started):
+        assert not only(bench.finish(start), Serve | Start)
+    assert {raw.code for raw in only(bench.ask(0, 0, 1), ServeRaw)} == {"raw-only"}
+    assert bench.queue.statistics().memory_used_bytes == 0
+
+
+def test_a_sample_that_can_never_fit_does_not_hold_up_the_others() -> None:
+    bench = Bench(memory=1 * MB, workers=1)
+    bench.job(plan=Steps(width=1, large={0: 2 * MB}))
+    assert bench.running_samples() == [1]
+    assert only(bench.ask(0, 0), ServeRaw)[0].code == "busy"
+
+
+def test_one_result_that_does_not_fit_takes_no_other_sample_with_it() -> None:
+    bench = Bench(memory=1 * MB, workers=1)
+    bench.job(plan=Steps(width=4))
+    assert not only(bench.ask(0, 0, 1), ServeRaw)
+    actions = bench.tell(GrowAsked(ticket=bench.started.pop().ticket, nbytes=2 * MB))
+    assert [raw.visit.sample for raw in only(actions, ServeRaw)] == [0]
+    assert bench.running_samples() == [1]
+    assert not only(bench.ask(0, 2), ServeRaw)
+
+
+def test_a_job_that_fell_silent_gives_up_all_its_memory_to_one_that_asks() -> None:
+    bench = Bench(memory=1 * MB, workers=8)
+    bench.job("ended", Steps(width=1, nbytes=200 * KB))
+    bench.finish_all(5)
+    bench.tell(Tick(), at=600.0)
+    bench.job("next", Steps(width=1, nbytes=200 * KB, first=1000))
+    assert [start.visit.job for start in bench.started] == ["next"] * 5
+
+
+def test_what_a_rank_that_starts_late_needs_is_kept_for_it() -> None:
+    bench = Bench()
+    bench.job()
+    bench.finish_all(2)
+    assert not only(bench.ask(1, consumed=0, rank=0, world=2), Drop)
+    assert only(bench.ask(0, 1, consumed=-1, rank=1, world=2), Serve)[0].ready

@@ -21,6 +21,7 @@ from headrace.policy.lookahead_events import (
     GuardDecided,
     JobChanged,
     JobRemoved,
+    ModeChanged,
     Planned,
     Refuse,
     Sent,
@@ -99,7 +100,7 @@ class World:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from("jjaaaaffffffgbcsssxturk"), st.integers(0, 60), st.integers(0, 9)),
+    st.tuples(st.sampled_from("jjaaaaffffffgbcsssxturkm"), st.integers(0, 60), st.integers(0, 9)),
     max_size=120,
 )
 
@@ -113,6 +114,8 @@ def play(world: World, letter: str, number: int, choice: int) -> None:
     elif letter == "k" and name in world.jobs:
         world.jobs.remove(name)
         world.tell(JobRemoved(job=name))
+    elif letter == "m" and name in world.jobs:
+        world.tell(ModeChanged(job=name, raw_only="differs" if number % 2 else ""))
     elif letter == "a" and name in world.jobs:
         world.requests += 1
         samples = range(number, number + 1 + choice)

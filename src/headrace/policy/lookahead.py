@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from headrace.policy.choice import job_to_yield, next_to_start, reservation
 from headrace.policy.lookahead_events import (
     Action,
     AskCancelled,
@@ -48,6 +49,7 @@ from headrace.policy.window import Item, JobWindow, Waiter
 from headrace.policy.worker_shares import WorkerShares
 
 _LATE = ("late", "not ready in time")
+_TOO_LARGE = ("busy", "larger than the agent's whole memory budget")
 
 
 class Lookahead:
@@ -111,7 +113,7 @@ class Lookahead:
             case GuardDecided():
                 return self._guard(event)
             case GrowAsked():
-                return self._grow(event)
+                return self._grow(event, now)
             case Broken():
                 return self._broken(event)
             case Crashed():
@@ -119,9 +121,9 @@ class Lookahead:
             case AskCancelled():
                 self._cancel(event)
             case JobChanged():
-                return self._change(event)
+                return self._change(event, now)
             case ModeChanged():
-                self._change_mode(event)
+                return self._change_mode(event)
             case JobRemoved():
                 return self._remove(event)
             case Tick():
@@ -130,26 +132,35 @@ class Lookahead:
 
     # Jobs
 
-    def _change(self, event: JobChanged) -> list[Action]:
+    def _change(self, event: JobChanged, now: float) -> list[Action]:
         job = self._jobs.get(event.job)
         if job is None:
-            job = self._jobs[event.job] = JobWindow(event, self._limits.window)
+            job = self._jobs[event.job] = JobWindow(event, self._limits.window, now)
         else:
-            job.change(event)
+            job.change(event, now)
+        if job.raw_only:
+            return self._empty(job, job.raw_only)
         job.extend()
         return self._release_over(job)
 
-    def _change_mode(self, event: ModeChanged) -> None:
+    def _change_mode(self, event: ModeChanged) -> list[Action]:
         job = self._jobs[event.job]
         job.raw_only = event.raw_only
+        if job.raw_only:
+            return self._empty(job, job.raw_only)
         job.extend()
+        return []
 
     def _remove(self, event: JobRemoved) -> list[Action]:
         job = self._jobs.pop(event.job)
         self._workers.forget(event.job)
+        return self._empty(job, "the job was removed from this agent")
+
+    def _empty(self, job: JobWindow, reason: str) -> list[Action]:
+        """Answer everyone with raw bytes and keep nothing that was prepared."""
         actions: list[Action] = []
         for item in list(job.items.values()):
-            actions += self._raw_all(item, "raw-only", "the job was removed from this agent")
+            actions += self._raw_all(item, "raw-only", reason)
             actions += self._discard(job, item)
         return actions
 
@@ -213,8 +224,8 @@ class Lookahead:
     def _cannot_start(self, job: JobWindow, item: Item) -> tuple[str, str] | None:
         if not self._transform:
             return "busy", self._busy_reason
-        if self._reservation(job, item) > self._memory.budget:
-            return "busy", "larger than the agent's whole memory budget"
+        if reservation(job, item, self._memory.budget) > self._memory.budget:
+            return _TOO_LARGE
         return None
 
     def _wait(self, job: JobWindow, item: Item, event: Asked, now: float) -> None:
@@ -303,31 +314,25 @@ class Lookahead:
         actions: list[Action] = []
         blocked: set[str] = set()
         while self._transform and len(self._running) < self._allowed:
-            chosen = self._choose(now, blocked)
+            chosen = next_to_start(self._jobs, self._workers, blocked=blocked, now=now)
             if chosen is None:
                 break
             job, item = chosen
-            nbytes = self._reservation(job, item)
-            actions += self._make_room(job, item, nbytes)
+            nbytes = reservation(job, item, self._memory.budget)
+            if nbytes > self._memory.budget:
+                actions += self._abandon(job, item, *_TOO_LARGE)
+                continue
+            actions += self._make_room(item, nbytes, now)
             if self._memory.has_room(nbytes):
                 actions.append(self._start_one(job, item, nbytes, now))
             else:
                 blocked.add(job.name)
         return actions
 
-    def _choose(self, now: float, blocked: set[str]) -> tuple[JobWindow, Item] | None:
-        found = [
-            (job, candidate)
-            for job in self._jobs.values()
-            if job.name not in blocked and (candidate := job.candidate(now)) is not None
-        ]
-        if not found:
-            return None
-        rivals = [job.name for job, _ in found]
-        job, (_, _, item) = min(
-            found, key=lambda f: (self._workers.is_ahead(f[0].name, rivals, now), *f[1][:2])
-        )
-        return job, item
+    def _abandon(self, job: JobWindow, item: Item, code: str, reason: str) -> list[Action]:
+        """Plan an item no more that cannot be started."""
+        job.forget(item)
+        return self._raw_all(item, code, reason)
 
     def _start_one(self, job: JobWindow, item: Item, nbytes: int, now: float) -> Action:
         self._tickets += 1
@@ -338,9 +343,6 @@ class Lookahead:
         self._running[item.ticket] = item
         self._counts["started"] += 1
         return Start(ticket=item.ticket, visit=item.visit, nbytes=item.nbytes)
-
-    def _reservation(self, job: JobWindow, item: Item) -> int:
-        return job.estimates.nbytes(item.planned.kind, item.planned.nbytes)
 
     def _finished(self, event: Finished) -> list[Action]:
         item = self._running.pop(event.ticket)
@@ -405,16 +407,16 @@ class Lookahead:
             job.requeue(item)
         return []
 
-    def _grow(self, event: GrowAsked) -> list[Action]:
+    def _grow(self, event: GrowAsked, now: float) -> list[Action]:
         item = self._running[event.ticket]
         job = self._owner(item)
         self._memory.give_back(item.visit.job, item.nbytes)
-        if job is not None and not item.abandoned:
+        if job is not None and not item.abandoned and event.nbytes <= self._memory.budget:
             planned = item.planned
             job.estimates.learn_size(
                 planned.kind, foreseen_bytes=planned.nbytes, nbytes=event.nbytes
             )
-            drops = self._make_room(job, item, event.nbytes)
+            drops = self._make_room(item, event.nbytes, now)
             if self._memory.has_room(event.nbytes):
                 item.nbytes = event.nbytes
                 self._memory.take(job.name, item.nbytes)
@@ -435,30 +437,16 @@ class Lookahead:
 
     # Memory
 
-    def _make_room(self, job: JobWindow, item: Item, nbytes: int) -> list[Action]:
+    def _make_room(self, item: Item, nbytes: int, now: float) -> list[Action]:
         """Drop what is less urgent than ``item`` until ``nbytes`` are free, or nothing is left."""
         actions: list[Action] = []
         while not self._memory.has_room(nbytes):
-            owner = self._yielding_job(job, item, nbytes)
+            owner = job_to_yield(self._jobs, self._memory, item, nbytes=nbytes, now=now)
             victim = owner.latest_ready() if owner else None
             if owner is None or victim is None:
                 break
             actions += self._discard(owner, victim)
         return actions
-
-    def _yielding_job(self, job: JobWindow, item: Item, nbytes: int) -> JobWindow | None:
-        own = job.latest_ready()
-        if own is not None and own.visit.step > item.visit.step:
-            return job
-        if self._memory.excess(job.name, len(self._jobs)) + nbytes > 0:
-            return None
-        others = [
-            (excess, other.name)
-            for other in self._jobs.values()
-            if (excess := self._memory.excess(other.name, len(self._jobs))) > 0
-            and other.latest_ready() is not None
-        ]
-        return self._jobs[max(others)[1]] if others else None
 
     # CPU
 
@@ -471,6 +459,5 @@ class Lookahead:
         for job in self._jobs.values():
             for item in job.waited():
                 if item.state == "planned":
-                    job.forget(item)
-                    actions += self._raw_all(item, "busy", event.reason)
+                    actions += self._abandon(job, item, "busy", event.reason)
         return actions

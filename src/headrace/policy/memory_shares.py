@@ -48,6 +48,11 @@ class MemoryShares:
         """Return the bytes a job holds."""
         return self._held.get(job, 0)
 
-    def excess(self, job: str, jobs: int) -> int:
-        """Return the bytes a job holds beyond an equal share among ``jobs``; negative below it."""
-        return self.held(job) - self.budget // max(jobs, 1)
+    def excess(self, job: str, sharers: int) -> int:
+        """Return the bytes a job holds beyond an equal share; negative below it.
+
+        Args:
+            job: Who holds them.
+            sharers: How many jobs have a share; 0 when this one has none.
+        """
+        return self.held(job) - (self.budget // sharers if sharers else 0)

@@ -7,7 +7,8 @@ class Pace:
     """Progress of one job, told by its ranks.
 
     Ranks train in lockstep, so the furthest one sets the deadlines. The slowest one decides
-    what is over; a rank that went silent holds nothing back by more than ``max_skew`` steps.
+    what is over, one that was not heard yet counts as being at the start; a rank that went
+    silent holds nothing back by more than ``max_skew`` steps.
     """
 
     def __init__(self, *, start_step: int, step_time_s: float, max_skew: int) -> None:
@@ -18,6 +19,7 @@ class Pace:
         self.over = start_step - 1
         """Steps up to here will not be asked for again."""
 
+        self._start = start_step - 1
         self._since: float | None = None
         self._ranks: dict[int, int] = {}
         self._max_skew = max_skew
@@ -38,7 +40,10 @@ class Pace:
         reached = max(self._ranks.values())
         if reached != self.reached:
             self.reached, self._since = reached, now
-        self.over = max(min(self._ranks.values()), reached - self._max_skew)
+        slowest = min(self._ranks.values())
+        if len(self._ranks) < world:
+            slowest = min(slowest, self._start)
+        self.over = max(slowest, reached - self._max_skew)
 
     def deadline(self, step: int, now: float) -> float:
         """Return when a step's samples will be consumed; slides while the loop stands still."""

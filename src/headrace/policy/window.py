@@ -76,6 +76,7 @@ _REBUILD = 0.2
 _SLACK_ENTRIES = 64
 _FEWEST_STEPS = 2
 _CRASHES_KEPT = 4096
+_SILENT_S = 60.0
 
 
 class JobWindow:
@@ -85,7 +86,7 @@ class JobWindow:
     not change while the loop proceeds or stands still, only when its step time does.
     """
 
-    def __init__(self, change: JobChanged, limits: WindowLimits) -> None:
+    def __init__(self, change: JobChanged, limits: WindowLimits, now: float) -> None:
         self.name = change.job
         self.items: dict[Visit, Item] = {}
         self.estimates = Estimates()
@@ -98,11 +99,12 @@ class JobWindow:
         self._overdue: Heap = []
         self._latest_ready: Heap = []
         self._count = 0
-        self.change(change)
+        self.change(change, now)
 
-    def change(self, change: JobChanged) -> list[Item]:
-        """Plan again from ``start_step``; return what the new plan no longer waits to start."""
+    def change(self, change: JobChanged, now: float) -> None:
+        """Plan again from ``start_step``; what ran or lies ready is kept."""
         limits = self._limits
+        self._heard_at = now
         self.plan: Plan = change.plan
         self.raw_only = change.raw_only
         self.pace = Pace(
@@ -112,16 +114,16 @@ class JobWindow:
         )
         self._next = change.start_step
         self._keyed_with = self.pace.step_time_s
-        unasked = [i for i in self.items.values() if i.state == "planned" and not i.waiters]
-        for item in unasked:
-            self.forget(item)
+        for item in list(self.items.values()):
+            if item.state == "planned" and not item.waiters:
+                self.forget(item)
         self._due.clear()
         self._overdue.clear()
-        return unasked
 
     def report(self, asked: Asked, now: float) -> None:
         """Take in the progress that came with a fetch."""
         over = self.pace.over
+        self._heard_at = now
         self.pace.report(
             rank=asked.rank,
             world=asked.world,
@@ -198,6 +200,10 @@ class JobWindow:
         while heap and not self._is_live(heap[0][2], "ready"):
             heapq.heappop(heap)
         return heap[0][2] if heap else None
+
+    def is_silent(self, now: float) -> bool:
+        """Return whether nobody asked for so long that the loop may have ended."""
+        return now - self._heard_at > _SILENT_S
 
     def over(self) -> list[Item]:
         """Return the items of steps that will not be asked for again."""
