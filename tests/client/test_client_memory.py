@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.memory import SMALL_BYTES, BlockPool, _rounded, plain
+from headrace.client.memory import SMALL_BYTES, BlockPool, _rounded, memory_for_batches, plain
 
 SHAPE = (8, 100, 100)
 
@@ -61,6 +61,20 @@ def test_small_arrays_are_not_kept(pool: BlockPool) -> None:
     assert small.dtype == np.float64
     del small
     assert pool.free_bytes == 0
+
+
+def test_memory_of_another_allocator_goes_back_to_it_at_once() -> None:
+    """Only it knows whether a copy to a GPU still reads what no array is over any more."""
+    asked: list[int] = []
+
+    def allocate(nbytes: int) -> np.ndarray:
+        asked.append(nbytes)
+        return plain(nbytes)
+
+    memory = memory_for_batches(allocate, keep_bytes=1 << 30)
+    for _ in range(3):
+        assert memory(SHAPE, np.float32).shape == SHAPE
+    assert asked == [4 * 8 * 100 * 100] * 3
 
 
 @given(st.integers(SMALL_BYTES, 1 << 40))

@@ -49,6 +49,31 @@ def test_tensors_share_the_batch_s_memory() -> None:
     assert isinstance(mixed[1], torch.Tensor)
 
 
+def test_tensors_in_pytorch_s_memory_are_parts_of_its_own_storage() -> None:
+    """PyTorch looks after pinned memory by its storage: while a GPU reads it, no one may write."""
+    origin = torch.zeros(800, dtype=torch.uint8)
+    array = origin.numpy()[:480].view(np.float32).reshape(4, 10, 3)
+    for part in (array, array[1:3], array[2].T, array[3, 1:2, ::2]):
+        tensor = tensors(part)
+        assert isinstance(tensor, torch.Tensor)
+        assert tensor.untyped_storage()._cdata == origin.untyped_storage()._cdata
+        part[:] += 1
+        assert np.array_equal(tensor.numpy(), part)
+
+
+def test_batches_lie_in_the_storage_that_pytorch_gave(dataset: Path, pipeline: Pipeline) -> None:
+    given: list[torch.Tensor] = []
+
+    def allocate(nbytes: int) -> np.ndarray:
+        given.append(torch.empty(nbytes, dtype=torch.uint8))
+        return given[-1].numpy()
+
+    with Loader(dataset, pipeline=pipeline, batch_size=22, allocate=allocate) as loader:
+        for batch in loader:
+            storage = batch["image"].untyped_storage()
+            assert storage._cdata in {one.untyped_storage()._cdata for one in given}
+
+
 def test_a_state_resumes_at_the_next_batch(dataset: Path, pipeline: Pipeline) -> None:
     options = {"pipeline": pipeline, "batch_size": 6, "seed": 3}
     with Loader(dataset, **options) as loader:

@@ -13,7 +13,8 @@ import numpy as np
 
 from headrace.client.batch import Batch, Replaced
 from headrace.client.columns import Part, merge, part_of, same_form
-from headrace.client.tail import Memory, Tail
+from headrace.client.memory import Memory
+from headrace.client.tail import Tail
 from headrace.core.draws import SampleKey
 from headrace.core.record import AnyArray, Record, Value
 from headrace.wire.frames import FieldHeader, FrameHeader, record_of

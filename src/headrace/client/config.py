@@ -93,7 +93,7 @@ class LoaderConfig:
     """File that one record per step is written to (Arrow IPC); None for none."""
 
     allocate: Allocate = plain
-    """Gives the memory that batches lie in."""
+    """Gives the memory that batches lie in; any but the default is asked anew for each array."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.pipeline, Pipeline):

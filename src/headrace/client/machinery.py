@@ -10,7 +10,7 @@ from headrace.client.crew import Crew
 from headrace.client.fleet import AgentStatistics, Fleet
 from headrace.client.gather import Gathered, Gatherer, Workshop
 from headrace.client.maker import Maker
-from headrace.client.memory import BlockPool
+from headrace.client.memory import memory_for_batches
 from headrace.client.pace import Pace, Patience
 from headrace.client.prefetch import Prefetcher, PrefetchLimits, PrefetchStatistics
 from headrace.client.remote import RawFetch
@@ -60,8 +60,8 @@ class Machinery:
         self._checks = SpotChecks(
             config.check_every, crew=self._crew, maker=self._maker, fleet=self._fleet
         )
-        pool = BlockPool(config.allocate, keep_bytes=config.prefetch_bytes // 4)
-        self._tail = Tail(job.program, pool)
+        memory = memory_for_batches(config.allocate, keep_bytes=config.prefetch_bytes // 4)
+        self._tail = Tail(job.program, memory)
         self._prefetcher: Prefetcher | None = None
         self._expected = -1
 

@@ -21,6 +21,9 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 Allocate: TypeAlias = Callable[[int], Octets]
 """Gives so many bytes of uninitialised memory: NumPy's, or pinned by a framework."""
 
+Memory: TypeAlias = Callable[[tuple[int, ...], npt.DTypeLike], AnyArray]
+"""Gives an uninitialised array of a shape and dtype."""
+
 SMALL_BYTES = 1 << 16
 """Arrays below this are not worth keeping."""
 
@@ -31,6 +34,17 @@ STEPS = 8
 def plain(nbytes: int) -> Octets:
     """Return uninitialised memory of this process."""
     return np.empty(nbytes, np.uint8)
+
+
+def memory_for_batches(allocate: Allocate, *, keep_bytes: int) -> Memory:
+    """Return what gives arrays; only plain memory is kept here to be used again.
+
+    Of another kind only its allocator knows when it may be: a copy to a GPU may still be
+    reading pinned memory when the last array over it is gone.
+    """
+    if allocate is plain:
+        return BlockPool(allocate, keep_bytes=keep_bytes)
+    return lambda shape, dtype: _array_over(allocate, shape, np.dtype(dtype))
 
 
 class BlockPool:
@@ -59,13 +73,14 @@ class BlockPool:
 
     def __call__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> AnyArray:
         """Return an uninitialised array."""
-        wanted = np.dtype(dtype)
-        nbytes = int(np.prod(shape, dtype=np.int64)) * wanted.itemsize
+        return _array_over(self._octets, shape, np.dtype(dtype))
+
+    def _octets(self, nbytes: int) -> Octets:
         if nbytes < SMALL_BYTES:
-            return self._allocate(nbytes).view(wanted).reshape(shape)
+            return self._allocate(nbytes)
         memory = self._take(_rounded(nbytes))
-        octets = np.asarray(_Lease(memory, self._returned.append))
-        return octets[:nbytes].view(wanted).reshape(shape)
+        octets: Octets = np.asarray(_Lease(memory, self._returned.append))
+        return octets[:nbytes]
 
     def _take(self, size: int) -> Octets:
         with self._lock:
@@ -95,6 +110,13 @@ class _Lease:
     def __del__(self) -> None:
         # May run at any moment of any thread: one append, no lock.
         self._give_back(self._memory)
+
+
+def _array_over(
+    allocate: Allocate, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> AnyArray:
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return allocate(nbytes).view(dtype).reshape(shape)
 
 
 def _rounded(nbytes: int) -> int:

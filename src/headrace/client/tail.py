@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.client.batch import Column
+from headrace.client.memory import Memory
 from headrace.core.draws import SampleKey
 from headrace.core.record import AnyArray, Record
 from headrace.transform.program import Program
-
-Memory = Callable[[tuple[int, ...], npt.DTypeLike], AnyArray]
-"""Gives uninitialised memory for a block: NumPy's, or pinned by a framework."""
-
 
 _Form: TypeAlias = "tuple[np.dtype[np.generic], tuple[int, ...]]"
 _Stack: TypeAlias = "tuple[str, int, np.dtype[np.generic], tuple[int, ...]]"

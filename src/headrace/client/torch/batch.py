@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from headrace.client.batch import Batch, Column, Replaced, Rows
-from headrace.core.record import Value
+from headrace.core.record import AnyArray, Value
 
 TensorColumn: TypeAlias = "torch.Tensor | list[torch.Tensor | Value]"
 """A tensor ``[n, ...]``, or a list where shapes differ or values are text or bytes."""
@@ -76,8 +76,25 @@ class TensorBatch(Mapping[str, TensorColumn]):
 def tensors(column: Column) -> TensorColumn:
     """Return a column with tensors in the place of arrays; nothing is copied."""
     if isinstance(column, np.ndarray):
-        return torch.from_numpy(column)
-    return [torch.from_numpy(item) if isinstance(item, np.ndarray) else item for item in column]
+        return _tensor(column)
+    return [_tensor(item) if isinstance(item, np.ndarray) else item for item in column]
+
+
+def _tensor(array: AnyArray) -> torch.Tensor:
+    """Return a tensor over an array's memory: of PyTorch's own storage where that is what it is.
+
+    Only by its storage does PyTorch know pinned memory that a copy to a GPU still reads, and
+    keeps it from being used again.
+    """
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    view = torch.from_numpy(array)
+    if not isinstance(owner, torch.Tensor) or not view.numel():
+        return view
+    storage = owner.untyped_storage()
+    start = (view.data_ptr() - storage.data_ptr()) // view.element_size()
+    return torch.empty(0, dtype=view.dtype).set_(storage, start, view.shape, view.stride())
 
 
 def _moved(column: TensorColumn, device: torch.device | str, *, non_blocking: bool) -> TensorColumn:
