@@ -190,9 +190,11 @@ def test_a_file_that_changed_after_indexing_is_never_read(
 
 
 def test_without_a_pipeline_batches_hold_the_encoded_bytes(dataset: Path) -> None:
-    with loading(dataset) as loader:
-        batch = next(iter(loader))
+    with loading(dataset, batch_size=24) as loader:
+        (batch,) = loader
     assert all(isinstance(item, bytes) for item in batch["image"])
+    clips = {dataset / "clips" / f"v{number}.mp4" for number in range(2)}
+    assert set(batch["video"]) == {clip.read_bytes() for clip in clips}
 
 
 def test_arrays_of_different_shapes_come_as_a_list(dataset: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BufferedIOBase
 
 from headrace.core.draws import SampleKey
 from headrace.core.record import Record, Value
@@ -60,9 +61,11 @@ class Preparer:
         record = self._reader.open_record(location, STREAMED)
         read_s = time.perf_counter() - begin
         try:
-            return _run(self.program, record, key, start=0, stop=stop, read_s=read_s)
+            done = _run(self.program, record, key, start=0, stop=stop, read_s=read_s)
+            _read_streams(done.record)
         finally:
             _close_streams(record)
+        return done
 
 
 def finish_raw(
@@ -97,8 +100,17 @@ def _run(
     return Prepared(record=done, cut=stop, read_s=read_s, transform_s=time.perf_counter() - begin)
 
 
+def _read_streams(record: Record) -> None:
+    """Put bytes in the place of streams that no op has decoded."""
+    for name in STREAMED & record.keys():
+        stream = record[name]
+        if isinstance(stream, BufferedIOBase):
+            stream.seek(0)
+            record[name] = stream.read()
+
+
 def _close_streams(record: Mapping[str, Value]) -> None:
     for name in STREAMED & record.keys():
         stream = record[name]
-        if hasattr(stream, "close"):
+        if isinstance(stream, BufferedIOBase):
             stream.close()
