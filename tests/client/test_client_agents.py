@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,14 @@ from epochs import digests, epoch, loading
 from fake_agent import FakeAgent, faking
 
 from headrace import Loader, Pipeline
+from headrace.client.maker import Maker
 from headrace.core.errors import (
     AgentUnavailableError,
     AuthError,
     CorruptSampleError,
     HeadraceError,
     RefusedError,
+    StaleIndexError,
 )
 from headrace.wire.messages import ErrorAnswer, FetchRequest
 
@@ -226,6 +229,24 @@ def test_spot_checks_of_an_honest_agent_find_nothing(dataset: Path, pipeline: Pi
         list(loader)
         _until(lambda: loader.statistics().background.checks.equal > 0)
         assert loader.statistics().background.checks.different == 0
+
+
+def test_a_spot_check_that_cannot_be_done_costs_no_decoding_thread(
+    dataset: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(*_: object, **__: object) -> None:
+        raise StaleIndexError("the file was modified")
+
+    monkeypatch.setattr(Maker, "recompute", stale)
+    with (
+        faking(FakeAgent("a", fake.honest)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, check_every=1, workers=1) as loader,
+    ):
+        list(loader)
+        _until(lambda: loader.statistics().background.checks.skipped >= 2)
+        (decoder,) = [t for t in threading.enumerate() if t.name == "headrace-decode-0"]
+        assert decoder.is_alive()
+        assert loader.statistics().background.agents[0].state == "up"
 
 
 def test_a_silent_agent_costs_one_wait_and_is_then_left_out(

@@ -16,7 +16,7 @@ from headrace.client.fleet import Fleet, Member
 from headrace.client.maker import Maker
 from headrace.core.digest import record_digest
 from headrace.core.draws import Draws, SampleKey
-from headrace.core.errors import CorruptSampleError, NotFoundError, RemoteError
+from headrace.core.errors import CorruptSampleError, HeadraceError
 from headrace.core.record import Record
 from headrace.wire.frames import FrameHeader, record_of
 
@@ -93,6 +93,6 @@ class SpotChecks:
             return self._maker.recompute(key, stop=cut)
         except CorruptSampleError:
             return {}
-        except (NotFoundError, RemoteError) as error:
+        except (HeadraceError, MemoryError) as error:
             logger.warning("sample %d could not be checked: %s", key.sample, error)
             return None
