@@ -9,6 +9,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+import userops_for_tests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -21,6 +22,7 @@ from headrace.core.errors import ConfigError, CorruptSampleError
 from headrace.core.record import Record
 from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
+from headrace.wire.frames import FrameHeader, pack_fields, record_of
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 HERE = "userops_for_tests"
@@ -222,6 +224,40 @@ def test_only_value_error_makes_a_sample_corrupt_for_a_users_op() -> None:
         run("starve")
     with pytest.raises(ConfigError, match="returned object"):
         run("give_object")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        np.float64(0.5),
+        np.str_("a"),
+        np.ones((2, 3), ">f4")[:, ::-1],
+        np.float16(np.eye(2)).view(np.matrix),
+    ],
+)
+def test_what_a_users_op_returns_does_not_show_whether_it_travelled(value: object) -> None:
+    userops_for_tests.GIVEN.append(value)
+    record = user("give").run({"image": jpeg()}, SampleKey(0, 0, 0), stop=2)
+    fields, payload = pack_fields(record)
+    buffers = [memoryview(part).cast("B") for part in payload]
+    travelled = record_of(FrameHeader(kind="tensor", fields=fields), buffers)
+    assert type(travelled["image"]) is type(record["image"])
+    assert record_digest(travelled) == record_digest(record)
+
+
+@pytest.mark.parametrize("value", [1 << 63, np.zeros(2, [("a", "i4")]), np.array([object()])])
+def test_what_cannot_travel_is_refused_wherever_it_is_made(value: object) -> None:
+    userops_for_tests.GIVEN.append(value)
+    with pytest.raises(ConfigError, match="returned an"):
+        user("give").run({"image": jpeg()}, SampleKey(0, 0, 0), stop=2)
+
+
+def test_an_array_that_a_users_op_keeps_is_never_written_to() -> None:
+    op = ops.UserOp(f"{HERE}:give_kept", ("image",))
+    program = Program(Pipeline([ops.DecodeImage(), op, ops.Normalize((0.5, 0.5), (2.0, 2.0))]))
+    program.run({"image": jpeg()}, SampleKey(0, 0, 0), stop=3)
+    assert (userops_for_tests.KEPT == 1).all()
 
 
 @pytest.mark.parametrize("path", [f"{HERE}:missing", "no_such_module:f", f"{HERE}:NOT_A_FUNCTION"])

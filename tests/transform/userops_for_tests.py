@@ -29,3 +29,18 @@ def starve(value: object, draws: object) -> object:
 
 def give_object(value: object, draws: object) -> object:
     return object()
+
+
+KEPT = np.ones((2, 2, 3), np.float32)
+
+
+def give_kept(value: object, draws: object) -> object:
+    return KEPT
+
+
+GIVEN: list[object] = []
+"""What ``give`` returns."""
+
+
+def give(value: object, draws: object) -> object:
+    return GIVEN[-1]

@@ -19,6 +19,9 @@ from headrace.transform.corrupt import reason_of
 from headrace.transform.op import ValueOp
 from headrace.transform.spec import Spec
 
+_PLAIN_KINDS = frozenset("biufcSU")
+"""NumPy's codes of the element types that an array may have: no objects, no structures."""
+
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -97,11 +100,27 @@ def _imported(path: str) -> Callable[..., Any]:
 
 
 def _plain(value: object, path: str) -> Value:
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return value
-    if isinstance(value, (bytes, str, int, float)):
-        return value
+    """Return the value as a frame would give it back, so that it does not show where it was made.
+
+    An array is copied: the function may keep its own, and later ops write in place.
+    """
+    if isinstance(value, np.ndarray) and value.dtype.kind in _PLAIN_KINDS:
+        return np.array(value, value.dtype.newbyteorder("="), order="C")
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+        return int(value)
     raise ConfigError(
-        f"user op {path} returned {type(value).__name__}; return an array of plain numbers, bytes, "
-        "text or a number"
+        f"user op {path} returned {_described(value)}; return an array of plain numbers, bytes, "
+        "text or a number of 64 bits"
     )
+
+
+def _described(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    return "an integer too large" if isinstance(value, int) else type(value).__name__
