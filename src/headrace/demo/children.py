@@ -22,7 +22,7 @@ import msgspec
 from headrace.core.errors import DeadlineError, HeadraceError, ProtocolError
 from headrace.demo.protocol import Failed, Message, SegmentEnd, SegmentPlan, decode, encode
 
-SILENCE_LIMIT_S = 60.0
+SILENCE_LIMIT_S = 120.0
 """A trainer that says nothing for so long is given up."""
 
 _POLL_S = 0.1
@@ -113,7 +113,7 @@ def listen(
         meanwhile: Called about ten times a second.
 
     Raises:
-        DeadlineError: none of them said anything for a minute.
+        DeadlineError: none of them said anything for two minutes.
     """
     with selectors.DefaultSelector() as selector:
         for one in running:

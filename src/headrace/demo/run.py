@@ -64,6 +64,7 @@ class DemoSettings:
     directory: Path = field(default_factory=lambda: Path("headrace-demo"))
     """Where dataset and report are kept."""
 
+    size: DatasetSize = field(default_factory=DatasetSize)
     torch: bool = False
     """Compare with a torch DataLoader, and train a small torch model."""
 
@@ -127,7 +128,7 @@ def _dataset(settings: DemoSettings, view: View, *, workers: int) -> DemoDataset
     dataset = build_dataset(
         settings.directory,
         sources=sources,
-        recipes=plan_dataset(sources, DatasetSize(), seed=settings.seed),
+        recipes=plan_dataset(sources, settings.size, seed=settings.seed),
         progress=lambda done, total: view.progress("dataset", done, total),
         workers=workers,
     )

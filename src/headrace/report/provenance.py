@@ -12,8 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from headrace import __file__ as package_file
-
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The host a measurement ran on."""
@@ -68,7 +66,7 @@ def _cpu_name() -> str:
 
 
 def _commit() -> str:
-    tree = Path(package_file).parent
+    tree = Path(__file__).parents[1]
     head = _git(tree, "rev-parse", "--short", "HEAD")
     if head is None:
         return "unknown"
