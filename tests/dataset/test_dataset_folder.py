@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,17 @@ def test_a_sample_is_read_whole_and_gets_the_label_of_its_folder(tmp_path: Path)
     raw = reader.read_raw(index.location(1))
     assert raw == {"image": picture(9, 9)}
     assert decode_fields(index.location(1), raw) == {"image": picture(9, 9), "label": 1}
+
+
+def test_a_file_whose_name_is_not_utf_8_is_reported_and_does_not_stop_the_build(
+    tmp_path: Path,
+) -> None:
+    write_all(tmp_path, {"a.jpg": picture(4, 4), "bad.jpg": picture(4, 4), "x.bin": b""})
+    for name, odd in (("bad.jpg", b"\xe9.jpg"), ("x.bin", b"x.\xff")):
+        (tmp_path / name).rename(tmp_path / os.fsdecode(odd))
+    index = build_index(LocalStorage(tmp_path))
+    assert [index.location(row).key for row in range(len(index))] == ["a.jpg"]
+    (problem,) = index.problems
+    assert problem.file == r"\udce9.jpg"
+    assert "not UTF-8" in problem.reason
+    assert Index.from_bytes(index.to_bytes()).problems == index.problems

@@ -139,3 +139,16 @@ class CountingStorage(LocalStorage):
     def read_ranges(self, path, ranges):  # type: ignore[no-untyped-def]
         self.ranges += len(ranges)
         return super().read_ranges(path, ranges)
+
+
+@pytest.mark.parametrize("locale", ["utf-8", "iso8859-1"])
+def test_names_in_any_encoding_are_keys_and_the_same_under_any_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: str
+) -> None:
+    data = picture(4, 4)
+    content = shard([("gr\udcfc\udcdf.jpg", data), ("größe.jpg", data)], tarfile.USTAR_FORMAT)
+    storage = LocalStorage(write_all(tmp_path, {"s.tar": content}))
+    monkeypatch.setattr(tarfile, "ENCODING", locale)
+    index = build_index(storage)
+    assert [index.location(row).key for row in range(2)] == [r"s.tar#gr\xfc\xdf", "s.tar#größe"]
+    assert Index.from_bytes(index.to_bytes()).digest == index.digest

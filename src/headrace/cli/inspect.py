@@ -43,7 +43,8 @@ def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
     """  # noqa: D301 - click reads the lone \b
     storage = open_storage(url)
     index = Index.load(index_file or storage)
-    staleness = compare_files(index, list_dataset(storage).files)
+    listing = list_dataset(storage)
+    staleness = compare_files(index, [*listing.files, *listing.misnamed])
     description = describe(index)
     if json_file:
         write_json(json_file, {"description": description, "stale": staleness})

@@ -95,6 +95,7 @@ def build_index(
     if previous is not None and reused:
         table = pa.concat_tables([_rows_of(previous, reused), table])
         problems += [p for p in previous.problems if p.file in reused]
+    problems += [_misnamed(file) for file in listing.misnamed]
     table, classes = with_labels(_with_own_names(_in_order(table, listing.files)))
     if not table.num_rows and not problems:
         raise NotFoundError(_nothing(storage, listing.ignored))
@@ -116,21 +117,32 @@ class Listing:
     files: Sequence[FileInfo]
     """Those that may hold samples, in path order."""
 
+    misnamed: Sequence[FileInfo]
+    """Those that may, but have names that are not UTF-8; here these are escaped."""
+
     ignored: Counter[str]
     """Extension → number of the other files."""
 
 
 def list_dataset(storage: Storage) -> Listing:
     """List the files below the root, but for those whose name or folder starts with a dot."""
-    files, ignored = [], Counter[str]()
+    files, misnamed, ignored = [], [], Counter[str]()
     for file in storage.list():
-        if is_hidden(file.path):
+        path = file.path.encode("utf-8", "backslashreplace").decode()
+        if is_hidden(path):
             continue
-        if container_of(file.path) is None:
-            ignored[extension(file.path)] += 1
-        else:
+        if container_of(path) is None:
+            ignored[extension(path)] += 1
+        elif path == file.path:
             files.append(file)
-    return Listing(files, ignored)
+        else:
+            misnamed.append(FileInfo(path, file.size, file.version))
+    return Listing(files, misnamed, ignored)
+
+
+def _misnamed(file: FileInfo) -> FileProblem:
+    reason = "its name is not UTF-8, so no index can hold it; rename the file"
+    return FileProblem(file=file.path, size=file.size, version=file.version, reason=reason)
 
 
 def _nothing(storage: Storage, ignored: Counter[str]) -> str:

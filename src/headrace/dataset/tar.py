@@ -27,7 +27,7 @@ def scan_tar(source: ScanSource) -> Scan:
     """Yield the samples of an uncompressed tar file."""
     samples = _Samples(source)
     try:
-        with source.open() as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+        with source.open() as stream, _opened(stream) as archive:
             for entry in _entries(archive):
                 if entry.offset_data + entry.size > source.file.size:
                     raise tarfile.ReadError(f"it ends inside the member {entry.name!r}")
@@ -39,6 +39,11 @@ def scan_tar(source: ScanSource) -> Scan:
         )
         return
     yield from samples.finish()
+
+
+def _opened(stream: BinaryIO) -> tarfile.TarFile:
+    """Open an archive; its names are read alike whatever this host's locale is."""
+    return tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="backslashreplace")
 
 
 def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
