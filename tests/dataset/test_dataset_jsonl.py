@@ -125,6 +125,47 @@ def test_of_a_truncated_file_the_whole_lines_before_the_cut_are_kept(
 
 
 @pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
+def test_the_lines_before_a_cut_are_read_without_a_side_file_too(tmp_path: Path, name: str) -> None:
+    data = FORMS[name](json_lines(TEXTS))
+    index, _ = opened(tmp_path, name, data[: len(data) // 2])
+    storage = LocalStorage(tmp_path)
+    reader = SampleReader(storage, side=SideFiles(storage, ".nowhere"))
+    assert texts_of(index, reader, [700, 2]) == [TEXTS[700], TEXTS[2]]
+
+
+class Failing(LocalStorage):
+    """Fails once, at the read that is asked for."""
+
+    reads_left = -1
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        self.reads_left -= 1
+        if self.reads_left == 0:
+            raise StorageError("the mount is gone")
+        return super().read(path, offset, length)
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.jsonl.zst"])
+@pytest.mark.parametrize("side", [".headrace", ".nowhere"])
+def test_a_failure_of_the_storage_is_never_taken_for_a_damaged_file(
+    tmp_path: Path, name: str, side: str
+) -> None:
+    texts = [random.Random(n).randbytes(500).hex() for n in range(3000)]
+    index, _ = opened(tmp_path, name, FORMS[name](json_lines(texts)))
+    storage = Failing(tmp_path)
+    for number in range(1, 100):
+        reader = SampleReader(storage, side=SideFiles(storage, side))
+        storage.reads_left = number
+        try:
+            texts_of(index, reader, [2000])
+        except StorageError:
+            assert texts_of(index, reader, [2000]) == [texts[2000]]
+            continue
+        break
+    assert 1 < number < 99
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
 def test_a_damaged_file_is_a_problem_and_not_a_stop(tmp_path: Path, name: str) -> None:
     data = bytearray(FORMS[name](json_lines(TEXTS)))
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40

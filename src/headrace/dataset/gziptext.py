@@ -31,12 +31,13 @@ class GzipText:
         Raises:
             CorruptDataError: the restart points are not of this file.
         """
+        self._source = _Source(stream)
         self._file = indexed_gzip.IndexedGzipFile(
-            fileobj=stream, spacing=RESTART_BYTES, buffer_size=64 * 1024
+            fileobj=self._source, spacing=RESTART_BYTES, buffer_size=64 * 1024
         )
         if restart_points is not None:
             points = io.BytesIO(restart_points)
-            _guarded("use its restart points", lambda: self._file.import_index(fileobj=points))
+            self._guarded("use its restart points", lambda: self._file.import_index(fileobj=points))
 
     def find_restart_points(self) -> bytes:
         """Read the whole file and return its restart points, to be given to ``GzipText`` again.
@@ -45,8 +46,8 @@ class GzipText:
             CorruptDataError: the file is damaged.
         """
         points = io.BytesIO()
-        _guarded("find restart points", self._file.build_full_index)
-        _guarded("keep restart points", lambda: self._file.export_index(fileobj=points))
+        self._guarded("find restart points", self._file.build_full_index)
+        self._guarded("keep restart points", lambda: self._file.export_index(fileobj=points))
         return points.getvalue()
 
     def read(self, offset: int, length: int) -> bytes:
@@ -55,15 +56,48 @@ class GzipText:
         Raises:
             CorruptDataError: the file is damaged there.
         """
-        _guarded(f"reach the text at {offset}", lambda: self._file.seek(offset))
-        return _guarded(f"read the text at {offset}", lambda: bytes(self._file.read(length)))
+        self._guarded(f"reach the text at {offset}", lambda: self._file.seek(offset))
+        return self._guarded(f"read the text at {offset}", lambda: bytes(self._file.read(length)))
+
+    def _guarded(self, what: str, action: Callable[[], T]) -> T:
+        """Run an action of the library; errors of the storage below it come through unchanged."""
+        try:
+            return action()
+        except HeadraceError:
+            raise
+        except _ERRORS as error:
+            if (failure := self._source.failure()) is not None:
+                raise failure from error
+            raise CorruptDataError(f"cannot {what}: {error}; the gzip file is damaged") from error
 
 
-def _guarded(what: str, action: Callable[[], T]) -> T:
-    """Run an action of the library; errors of the storage below it come through unchanged."""
-    try:
-        return action()
-    except HeadraceError:
-        raise
-    except _ERRORS as error:
-        raise CorruptDataError(f"cannot {what}: {error}; the gzip file is damaged") from error
+class _Source(io.RawIOBase):
+    """A stream that remembers how reading it failed: the library takes it for a damaged file."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._failure: HeadraceError | None = None
+
+    def failure(self) -> HeadraceError | None:
+        """Return the error of the last read, once."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._stream.seek(offset, whence)
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._stream.read(size)
+        except HeadraceError as error:
+            self._failure = error
+            raise

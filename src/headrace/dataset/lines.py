@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import lru_cache
 
 from headrace.core.errors import CorruptDataError, CorruptSampleError
@@ -85,8 +86,9 @@ class Lines:
         if kept is not None:
             return FrameTable.from_bytes(kept)
         walker = FrameWalker(lambda: RangeFile(self._storage, file.path, 0, file.size))
-        while walker.read(1 << 20):
-            pass
+        with suppress(CorruptDataError):  # the lines before the damage are samples
+            while walker.read(1 << 20):
+                pass
         return walker.table
 
     def _part(self, file: FileInfo, frame: Frame, start: int, stop: int) -> bytes:
