@@ -252,3 +252,21 @@ def test_pillows_globals_are_left_alone() -> None:
     before = (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
     decode(encoded(photograph(), "JPEG"))
     assert before == (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
+
+
+def test_what_else_pillow_was_taught_to_open_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plugin that only this process has registered must not make its batches differ."""
+
+    def accept(prefix: bytes) -> bool:
+        return prefix.startswith(b"odd")
+
+    def open_odd(stream: object, name: str) -> Image.Image:
+        return Image.new("RGB", (8, 8))
+
+    monkeypatch.setitem(Image.OPEN, "ODD", (open_odd, accept))
+    monkeypatch.setattr(Image, "ID", [*Image.ID, "ODD"])
+    assert Image.open(BytesIO(b"odd picture")).size == (8, 8)
+    with pytest.raises(CorruptSampleError, match="cannot be decoded"):
+        decode(b"odd picture")

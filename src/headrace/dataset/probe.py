@@ -17,12 +17,9 @@ from av.container import InputContainer
 from PIL import Image, UnidentifiedImageError
 
 from headrace.core.errors import HeadraceError
-from headrace.core.formats import MEDIA_FORMATS
+from headrace.core.formats import MEDIA_FORMATS, PICTURE_FORMATS
 from headrace.dataset.cost import audio_cost, image_cost, video_cost
 from headrace.dataset.location import Kind
-
-IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF")
-"""Formats that may be opened, whatever a file's name says."""
 
 IMAGE_READ_BYTES = 16 * 1024
 """Read at once while parsing a picture's header [bytes]."""
@@ -76,9 +73,9 @@ def probe(kind: Kind, open_stream: Callable[[], BinaryIO]) -> Headers:
 
 def _probe_image(stream: BinaryIO) -> Headers:
     try:
-        image = Image.open(stream, formats=IMAGE_FORMATS)
+        image = Image.open(stream, formats=PICTURE_FORMATS)
     except UnidentifiedImageError:
-        return Headers(broken=f"not an image in any of the formats {', '.join(IMAGE_FORMATS)}")
+        return Headers(broken=f"not an image in any of the formats {', '.join(PICTURE_FORMATS)}")
     width, height = image.size
     return Headers(width=width, height=height, cost_s=image_cost(image.format, width, height))
 

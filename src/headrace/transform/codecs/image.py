@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from headrace.core.errors import CorruptSampleError
+from headrace.core.formats import PICTURE_FORMATS
 from headrace.transform.codecs.orientation import Orientation, exif_turn, turned_size
 from headrace.transform.corrupt import untrusted_bytes
 from headrace.transform.op import Frame
@@ -47,7 +48,10 @@ def decode_image(data: bytes, rules: ImageRules, frame: Frame | None) -> Image.I
     Raises:
         CorruptSampleError: not a picture, truncated, too large, or without a defined range.
     """
-    with untrusted_bytes(f"picture of {len(data)} B"), Image.open(BytesIO(data)) as image:
+    with (
+        untrusted_bytes(f"picture of {len(data)} B"),
+        Image.open(BytesIO(data), formats=PICTURE_FORMATS) as image,
+    ):
         _check_size(image, rules.max_pixels)
         turn = exif_turn(image) if rules.orientation == "apply" else None
         window = frame.window(*turned_size(image.size, turn)) if frame else None

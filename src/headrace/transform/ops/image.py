@@ -17,7 +17,7 @@ MAX_PIXELS = 89_478_485
 
 
 class DecodeImage(Decoder, frozen=True):
-    """Decode JPEG, PNG, WebP and whatever else Pillow reads to ``uint8 [H, W, 3]`` RGB.
+    """Decode JPEG, PNG, WebP, GIF, BMP, TIFF, PPM, AVIF or JPEG 2000 to ``uint8 [H, W, 3]`` RGB.
 
     Like torchvision's loader: CMYK and palettes are converted by Pillow, an ICC profile is not
     applied, of an animated picture the first frame is taken. 16-bit channels keep their high
