@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +9,17 @@ import click
 import msgspec
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
+from headrace.cli.tables import write_json
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.core.record import Record
 from headrace.dataset.index import Index
 from headrace.dataset.media import KINDS
 from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.prepare.profiles import profiles_of
+from headrace.report.blocks import Table
+from headrace.report.console import print_table
+from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 from headrace.transform import ops
@@ -74,9 +76,10 @@ def command(
             for kind in explained
         )
     if json_file:
-        _write_json(json_file, url, pipeline, explained)
+        write_json(json_file, _document(url, pipeline, explained))
     if json_file != "-":
-        _print_tables(explained)
+        for kind in explained:
+            print_table(Console(), _table(kind))
 
 
 def _profiles(index: Index) -> tuple[KindProfile, ...]:
@@ -122,51 +125,34 @@ def _records(storage: Storage, index: Index, kind: str, count: int) -> Iterator[
             click.echo(f"headrace: {location.key} is left out: {error}", err=True)
 
 
-def _print_tables(explained: tuple[KindExplanation, ...]) -> None:
-    console = Console()
-    for kind in explained:
-        basis = f"measured on {kind.measured_on}" if kind.measured_on else "estimated from headers"
-        table = Table(title=f"{kind.kind}: {kind.samples} samples, {basis}", title_justify="left")
-        for name in ("#", "op", "runs on", "CPU ms", "bytes in", "bytes out"):
-            table.add_column(name, justify="left" if name in ("op", "runs on") else "right")
-        for row in kind.rows:
-            table.add_row(*_cells(row), style="dim" if row.place == "-" else None)
-        console.print(table)
-        console.print(_summary(kind), highlight=False)
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    if row.place == "-":
-        return (str(row.position), row.op, "-", "", "", "")
-    cpu = "with above" if row.joined else f"{row.cpu_s * 1e3:.3f}"
-    sizes = (f"{row.bytes_in:,.0f}", f"{row.bytes_out:,.0f}")
-    return (str(row.position), row.op, row.place, cpu, *sizes)
-
-
-def _summary(kind: KindExplanation) -> str:
+def _table(kind: KindExplanation) -> Table:
+    basis = f"measured on {kind.measured_on}" if kind.measured_on else "estimated from headers"
     place = f"storage runs ops 0 to {kind.cut - 1}" if kind.cut else "storage sends raw bytes"
-    return (
-        f"  {place}: {kind.storage_s * 1e3:.2f} ms CPU there, {kind.trainer_s * 1e3:.2f} ms on the "
-        f"trainer, {kind.wire_bytes:,.0f} B per sample on the wire\n"
+    return Table(
+        title=f"{kind.kind}: {kind.samples} samples, {basis}",
+        columns=("op", "runs on", "CPU", "bytes in", "bytes out"),
+        rows=tuple(_cells(row) for row in kind.rows),
+        note=f"{place}: {seconds(kind.storage_s)} of CPU there, {seconds(kind.trainer_s)} on the "
+        f"trainer, {bytes_(kind.wire_bytes)} per sample on the wire",
     )
 
 
-def _write_json(
-    target: str, url: str, pipeline: Pipeline, explained: tuple[KindExplanation, ...]
-) -> None:
-    document = {
+def _cells(row: Row) -> tuple[str, ...]:
+    name = f"{row.position} {row.op}"
+    if row.place == "-":
+        return (name, "-", "", "", "")
+    cpu = "with above" if row.joined else seconds(row.cpu_s)
+    return (name, row.place, cpu, bytes_(row.bytes_in), bytes_(row.bytes_out))
+
+
+def _document(
+    url: str, pipeline: Pipeline, explained: tuple[KindExplanation, ...]
+) -> dict[str, object]:
+    return {
         "url": url,
         "pipeline_digest": pipeline.digest,
         "kinds": [_as_json(kind) for kind in explained],
     }
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
-    if target == "-":
-        sys.stdout.write(text.decode() + "\n")
-        return
-    try:
-        Path(target).write_bytes(text + b"\n")
-    except OSError as error:
-        raise CallerError(f"cannot write {target}: {error.strerror}") from error
 
 
 def _as_json(kind: KindExplanation) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 import traceback
@@ -35,6 +36,15 @@ class VerbGroup(click.Group):
         module = importlib.import_module(VERBS[cmd_name][0])
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; a wrong one is refused with the nearest right one."""
+        near = difflib.get_close_matches(args[0], VERBS, n=1)
+        if args[0] not in VERBS and near:
+            ctx.fail(f"no command {args[0]!r}; did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs without importing them."""

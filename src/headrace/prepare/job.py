@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.core.errors import StaleIndexError
+from headrace.core.errors import ConfigError, StaleIndexError
 from headrace.core.job import JobSpec, SourceSpec
 from headrace.dataset.index import Index
 from headrace.dataset.location import Kind, SampleLocation
@@ -89,6 +89,7 @@ def open_source(
     Raises:
         NotFoundError: the dataset, or its index, does not exist.
         StaleIndexError: the index is not the one the job names.
+        ConfigError: the job counts other samples than its index has.
     """
     storage = open_url(source.url)
     index = Index.load(storage)
@@ -96,6 +97,10 @@ def open_source(
         raise StaleIndexError(
             f"the index of {source.url} is {index.digest[:12]}, the job was planned with "
             f"{source.index_digest[:12]}; run `headrace index {source.url}` and start the job again"
+        )
+    if len(index) != source.samples:
+        raise ConfigError(
+            f"the job counts {source.samples} samples in {source.url}, its index has {len(index)}"
         )
     return OpenSource(index=index, reader=SampleReader(storage))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ _CODEC_OF_ENDING = {"jpg": "jpeg", "mp4": "h264", "mov": "h264", "mkv": "h264"}
 """What a file's ending says about its format, where it is not the format's name."""
 
 _LOOKED_AT = 16
-"""Samples of a kind whose fields are looked up."""
+"""Samples of a kind whose fields and formats are looked up."""
 
 
 def profiles_of(indexes: Sequence[Index]) -> tuple[KindProfile, ...]:
@@ -51,7 +52,7 @@ def _rows(index: Index, code: int) -> _Rows:
 
 
 def _profile(kind: str, parts: _Parts) -> KindProfile:
-    first, rows = parts[0]
+    first, rows = max(parts, key=lambda part: len(part[1]))
     return KindProfile(
         kind=kind,
         nbytes=_mean("length", parts, 0.0),
@@ -60,7 +61,7 @@ def _profile(kind: str, parts: _Parts) -> KindProfile:
         height=_mean("height", parts, 0.0),
         frames=_mean("frames", parts, 1.0),
         gops=max(_mean_keyframes(parts), 1.0),
-        codec=_codec(first.location(int(rows[0]))),
+        codec=_commonest_codec(first, rows),
     )
 
 
@@ -76,6 +77,11 @@ def _mean_keyframes(parts: _Parts) -> float:
         for index, rows in parts
     ]
     return float(np.concatenate(counts).mean())
+
+
+def _commonest_codec(index: Index, rows: _Rows) -> str:
+    seen = rows[:: max(len(rows) // _LOOKED_AT, 1)].tolist()
+    return Counter(_codec(index.location(row)) for row in seen).most_common(1)[0][0]
 
 
 def _codec(location: SampleLocation) -> str:

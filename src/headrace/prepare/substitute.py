@@ -16,16 +16,16 @@ from headrace.dataset.media import KINDS
 from headrace.prepare.job import OpenJob
 
 ATTEMPTS = 16
-"""How many replacements are tried before the sample is given up."""
+"""How many replacements of the same kind are tried, and then how many of any kind."""
 
 _POSITION = -1
 """Op position of these draws; real ops count from 0."""
 
 
 class Substitutes:
-    """Draws replacements of the same source and media kind. Thread-safe.
+    """Draws replacements of the same source, of the same media kind where one can be had.
 
-    The first question about a source costs one pass over its kinds; nothing is
+    Thread-safe. The first question about a source costs one pass over its kinds; nothing is
     computed for a dataset without corrupt samples.
     """
 
@@ -34,15 +34,16 @@ class Substitutes:
         self._alike: dict[tuple[int, Kind], np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
 
     def of(self, key: SampleKey) -> Iterator[SampleKey]:
-        """Yield at most ``ATTEMPTS`` replacements for a visit, best known order first."""
+        """Yield at most ``ATTEMPTS`` replacements for a visit of each sort, in order of trial."""
         source = self._job.place(key.sample).source
         alike = self._samples_like(source, self._job.kind(key.sample))
-        first = self._job.source_range(source).start
+        everything = self._job.source_range(source)
         draws = Draws(key, _POSITION)
-        for _ in range(ATTEMPTS):
-            sample = first + int(alike[draws.integer(len(alike))])
-            if sample != key.sample:
-                yield SampleKey(seed=key.seed, epoch=key.epoch, sample=sample)
+        for candidates in (alike, range(len(everything))):
+            for _ in range(ATTEMPTS):
+                sample = everything.start + int(candidates[draws.integer(len(candidates))])
+                if sample != key.sample:
+                    yield SampleKey(seed=key.seed, epoch=key.epoch, sample=sample)
 
     def _samples_like(self, source: int, kind: Kind) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         found = self._alike.get((source, kind))
