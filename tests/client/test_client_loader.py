@@ -165,6 +165,26 @@ def test_a_corrupt_sample_can_end_the_loop_with_its_name(dataset: Path, pipeline
         list(loader)
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_corrupt_sample_that_is_the_only_one_of_its_kind_is_replaced_by_another_kind(
+    tmp_path: Path, dataset: Path, pipeline: Pipeline, world: int
+) -> None:
+    for number in range(1, 6, 2):
+        name = f"p{number:02d}.jpg"
+        (tmp_path / name).write_bytes((dataset / "cat" / name).read_bytes())
+    (tmp_path / "v.mp4").write_bytes(b"no clip")
+    taken = []
+    for rank in range(world):
+        options = {"batch_size": 4, "rank": rank, "world": world}
+        with loading(tmp_path, pipeline=pipeline, **options) as loader:
+            (batch,) = loader
+            assert batch["image"].shape == (4 // world, 3, 24, 24)
+            assert "video" not in batch
+            taken += batch["sample"].tolist()
+    assert set(taken) == {0, 1, 2}
+    assert len(taken) == 4
+
+
 def test_a_dataset_in_which_nothing_can_be_decoded_ends_the_loop(
     tmp_path: Path, pipeline: Pipeline
 ) -> None:
@@ -172,7 +192,7 @@ def test_a_dataset_in_which_nothing_can_be_decoded_ends_the_loop(
         (tmp_path / f"{number}.jpg").write_bytes(b"\xff\xd8\xff no picture")
     with (
         loading(tmp_path, pipeline=pipeline, batch_size=2) as loader,
-        pytest.raises(CorruptSampleError, match="none of 16 replacements"),
+        pytest.raises(CorruptSampleError, match="none of its replacements"),
     ):
         list(loader)
 

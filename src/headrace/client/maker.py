@@ -19,7 +19,7 @@ from headrace.core.record import Record
 from headrace.prepare.isolate import run_isolated
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Prepared, finish_cut, finish_raw
-from headrace.prepare.substitute import ATTEMPTS, Substitutes
+from headrace.prepare.substitute import Substitutes
 from headrace.wire.frames import FrameHeader
 
 STORAGE_TRIES = 3
@@ -92,7 +92,7 @@ class Maker:
 
     def make(self, key: SampleKey) -> Made:
         """Make a sample from the bytes in storage, or its replacement."""
-        return self._guarded(key, lambda: self._from_storage(key))
+        return self._guarded(key, lambda: self._from_storage(key, self._target(key)))
 
     def recompute(self, key: SampleKey, *, stop: int) -> Record:
         """Make a sample up to a cut, without a stand-in.
@@ -152,9 +152,10 @@ class Maker:
 
     def _substitute(self, key: SampleKey, reason: str) -> Made:
         last: HeadraceError | None = None
+        target = self._target(key)
         for other in self._substitutes.of(key):
             try:
-                made = self._from_storage(other)
+                made = self._from_storage(other, target)
             except (CorruptSampleError, *UNREADABLE) as error:
                 last = error
                 continue
@@ -167,14 +168,13 @@ class Maker:
                 storage_bytes=made.storage_bytes,
             )
         raise CorruptSampleError(
-            f"{self._name(key)}: {reason}; none of {ATTEMPTS} replacements could be made either "
+            f"{self._name(key)}: {reason}; none of its replacements could be made either "
             f"(the last: {last}); is the storage reachable? `headrace inspect` lists broken samples"
         ) from last
 
-    def _from_storage(self, key: SampleKey) -> Made:
-        location = self._job.place(key.sample).location
-        done = self._prepare(key, stop=self._targets[location.kind])
-        return _made(done, storage_bytes=location.length)
+    def _from_storage(self, key: SampleKey, target: int) -> Made:
+        done = self._prepare(key, stop=target)
+        return _made(done, storage_bytes=self._job.place(key.sample).location.length)
 
     def _prepare(self, key: SampleKey, *, stop: int) -> Prepared:
         place = self._job.place(key.sample)
@@ -196,8 +196,7 @@ class Maker:
 
     def _from_fields(self, key: SampleKey, fields: Mapping[str, bytes]) -> Made:
         location = self._job.place(key.sample).location
-        stop = self._targets[location.kind]
-        return _made(finish_raw(self._job.program, location, fields, key, stop=stop))
+        return _made(finish_raw(self._job.program, location, fields, key, stop=self._target(key)))
 
     def _in_a_process(self, key: SampleKey, fields: Mapping[str, bytes]) -> Made:
         location = self._job.place(key.sample).location
@@ -207,14 +206,18 @@ class Maker:
             location,
             fields,
             key,
-            stop=self._targets[location.kind],
+            stop=self._target(key),
             allowed_ops=self._allowed_ops,
         )
         return Made(record=record, transform_s=time.perf_counter() - begin)
 
     def _from_cut(self, key: SampleKey, record: Record, cut: int) -> Made:
-        stop = self._targets[self._job.kind(key.sample)]
+        stop = self._target(key)
         return _made(finish_cut(self._job.program, record, key, cut=cut, stop=stop))
+
+    def _target(self, key: SampleKey) -> int:
+        """Return the cut at which batches take a sample, or what stands in for it."""
+        return self._targets[self._job.kind(key.sample)]
 
 
 def raw_fields(header: FrameHeader, buffers: Sequence[memoryview]) -> dict[str, bytes]:
