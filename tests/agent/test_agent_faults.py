@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +101,18 @@ def test_a_pipeline_that_kills_workers_on_golden_vectors_is_served_raw(
     assert answer.mode == "raw-only"
     assert "golden" in answer.reason
     assert job.fetch(1)[1][0].code == "raw-only"
+
+
+def test_a_dataset_that_vanished_takes_no_worker_from_other_jobs(tmp_path: Path) -> None:
+    first, second = (make_dataset(tmp_path / "served" / name, count=8) for name in "ab")
+    options = ["--workers", "1", *QUIET]
+    with LocalAgent([tmp_path / "served"], options=options) as agent:
+        for dataset in (first, second):
+            Job(agent, dataset).register()
+        shutil.rmtree(first)
+        children(agent)[0].kill()
+        header, _ = Job(agent, second).fetch(1)[1]
+        assert header.kind == "tensor"
 
 
 def test_an_image_bomb_costs_one_sample(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_nothing_outside_the_roots_can_be_named(served: Path, escape: str) -> No
         Roots([served]).locate(escape.format(served))
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/x", "relative/path", ""])
+@pytest.mark.parametrize("url", ["s3://bucket/x", "relative/path", "", "/a\0b", "file:///a%00b"])
 def test_what_is_no_place_on_this_host_is_refused(served: Path, url: str) -> None:
     with pytest.raises(OutsideRootsError):
         Roots([served]).locate(url)

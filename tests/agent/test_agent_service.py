@@ -128,6 +128,8 @@ def test_registering_twice_changes_nothing_and_a_removed_job_is_unknown(
         ({"protocol": 99}, "unsupported", "protocol"),
         ({"cuts": {"image": 1}}, "bad-request", "cut"),
         ({"world": 0}, "bad-request", "world"),
+        ({"start_step": 1 << 63}, "bad-request", "start_step"),
+        ({"roster": ("twin", "twin")}, "bad-request", "twice"),
     ],
 )
 def test_a_registration_that_makes_no_sense_is_refused(
@@ -182,6 +184,28 @@ def test_another_index_than_the_job_was_planned_with_is_refused(
     with pytest.raises(RefusedError, match="headrace index") as refusal:
         respecified(Job(agent, dataset), index_digest="0" * 32).register()
     assert refusal.value.code == "stale-index"
+
+
+def test_a_job_that_counts_other_samples_than_the_index_has_is_refused(
+    agent: LocalAgent, dataset: Path
+) -> None:
+    with pytest.raises(RefusedError, match="24") as refusal:
+        respecified(Job(agent, dataset), samples=1000).register()
+    assert refusal.value.code == "bad-request"
+
+
+def test_what_was_prepared_before_the_cut_changed_still_says_its_own_cut(
+    agent: LocalAgent, dataset: Path
+) -> None:
+    job = Job(agent, dataset, Pipeline((ops.DecodeImage(), ops.Resize(30), ops.ToFloat())))
+    early, late = job.program.cuts[1:]
+    job.cut = late
+    job.register()
+    eventually(lambda: job.statistics()["prepared"] >= 24)
+    job.register(cuts={"image": early})
+    header, record = job.fetch(1)[1]
+    assert (header.cut, header.ready) == (late, True)
+    np.testing.assert_array_equal(record["image"], job.expected(1)["image"])
 
 
 def test_users_ops_must_be_allowed_by_the_agent(agent: LocalAgent, dataset: Path) -> None:
@@ -245,6 +269,10 @@ def test_every_refusal_is_a_message_with_a_code(
         {"rank": 3},
         {"wait_s": -1.0},
         {"wait_s": 1e9},
+        {"epochs": (1 << 70,)},
+        {"step": 1 << 63},
+        {"consumed_step": 1 << 70},
+        {"consumed_step": -2},
     ],
 )
 def test_a_fetch_that_makes_no_sense_is_refused(job: Job, changes: dict[str, object]) -> None:

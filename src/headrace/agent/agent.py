@@ -19,7 +19,12 @@ from starlette.types import ASGIApp
 from headrace.agent.config import AgentConfig, Listen, TlsFiles
 from headrace.agent.engine import Engine
 from headrace.agent.guarding import CpuWatch
-from headrace.agent.listening import address_of, close_socket, open_socket
+from headrace.agent.listening import (
+    address_of,
+    allow_connections,
+    close_socket,
+    open_socket,
+)
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
 from headrace.core.errors import ConfigError
@@ -31,7 +36,6 @@ PARENT_PERIOD_S = 0.2
 GRACE_S = 1
 """Answers in flight may end within this time when the agent is told to stop [s]."""
 
-_PARALLEL_REQUESTS = 1024
 _KEEP_ALIVE_S = 300
 
 
@@ -212,7 +216,7 @@ class _Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=_PARALLEL_REQUESTS,
+            limit_concurrency=allow_connections(),
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             ssl_certfile=tls.cert if tls else None,

@@ -16,8 +16,8 @@ from headrace.policy.lookahead_events import Serve, ServeMissing, ServeRaw, Visi
 from headrace.wire.frames import FrameHeader, encode_frame, encode_head, pack_fields
 from headrace.wire.messages import FetchRequest
 
-SEND_TIMEOUT_S = 30.0
-"""A client that takes nothing for this long is cut off, for it holds memory [s]."""
+RAW_AHEAD = 8
+"""Encoded samples of one answer in memory at once, so that a slow client leaves room to others."""
 
 MEDIA_TYPE = b"application/vnd.headrace.frames"
 
@@ -84,6 +84,7 @@ class _Sender:
         self._left = len(request.message.samples)
         self._frames: asyncio.Queue[Outgoing] = asyncio.Queue()
         self._unsent: set[int] = set()
+        self._raw_turns = asyncio.Semaphore(RAW_AHEAD)
 
     def release(self) -> None:
         """Free what was decided to be sent and was not."""
@@ -123,10 +124,9 @@ class _Sender:
 
     async def _send_one(self, frame: Outgoing, send: Send) -> None:
         body = b"".join(frame.parts)
+        await send(_body(body, more=True))
         frame.release()
         self._engine.bytes_sent += len(body)
-        async with asyncio.timeout(SEND_TIMEOUT_S):
-            await send(_body(body, more=True))
 
     async def _make_frames(self, group: asyncio.TaskGroup) -> None:
         for _ in range(self._left):
@@ -146,7 +146,7 @@ class _Sender:
             kind="tensor",
             sample=action.visit.sample,
             epoch=action.visit.epoch,
-            cut=self._request.job.cut(action.visit.sample),
+            cut=done.cut,
             fields=done.fields,
             digest=done.digest,
             queued_s=0.0 if action.ready else max(0.0, self._waited_s() - worked_s),
@@ -163,7 +163,7 @@ class _Sender:
     async def _make_raw(self, action: ServeRaw) -> None:
         visit = action.visit
         place = self._request.job.open.place(visit.sample)
-        async with self._source.budget.lent(place.location.length):
+        async with self._raw_turns, self._source.budget.lent(place.location.length):
             queued_s = self._waited_s()
             preparer = self._request.job.preparers[place.source]
             try:

@@ -111,6 +111,11 @@ class ServedJob:
 
     open: OpenJob
     message: RegisterJob
+    """The latest registration."""
+
+    clients: tuple[Fingerprint, ...]
+    """What the hosts of all ranks make of the golden vectors; every one has to agree."""
+
     sources: tuple[ServedSource, ...]
     preparers: tuple[Preparer, ...]
     """Read encoded samples of each source, for raw answers."""
@@ -123,7 +128,8 @@ class ServedJob:
     @property
     def raw_only(self) -> str:
         """Why nothing is transformed for now; empty when all is well."""
-        return self.proof.why_raw_only(self.message.fingerprint)
+        reasons = (self.proof.why_raw_only(client) for client in self.clients)
+        return next((reason for reason in reasons if reason), "")
 
     @property
     def samples(self) -> int:

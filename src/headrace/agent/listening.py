@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import socket
 import stat
 from pathlib import Path
@@ -12,7 +13,14 @@ from pathlib import Path
 from headrace.agent.config import Listen
 from headrace.core.errors import CallerError
 
+SEND_TIMEOUT_S = 30.0
+"""A client that takes nothing for this long is cut off, for it holds memory [s]."""
+
+MAX_CONNECTIONS = 1 << 14
+"""Connections at once, idle ones included: every rank of a large job keeps one or two."""
+
 _BACKLOG = 1024
+_OTHER_FILES = 256
 
 
 def open_socket(listen: Listen) -> socket.socket:
@@ -24,6 +32,16 @@ def open_socket(listen: Listen) -> socket.socket:
     if listen.unix_path is not None:
         return _open_unix(Path(listen.unix_path))
     return _open_tcp(listen.host, listen.port)
+
+
+def allow_connections() -> int:
+    """Let this process hold as many sockets as the system allows; return how many [connections]."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + _OTHER_FILES
+    if soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(MAX_CONNECTIONS, soft - _OTHER_FILES))
 
 
 def address_of(sock: socket.socket, *, tls: bool) -> str:
@@ -52,6 +70,9 @@ def _open_tcp(host: str, port: int) -> socket.socket:
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted sockets inherit it: what a dead or stuck client has not taken is let go.
+        cut_off_ms = round(SEND_TIMEOUT_S * 1000)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, cut_off_ms)
         sock.bind(address)
         sock.listen(_BACKLOG)
     except OSError as error:
@@ -97,4 +118,4 @@ def _why(address: str, error: OSError) -> str:
             f"cannot listen at {address}: another process does; stop it, or choose another "
             "address with --listen (port 0: any free one)"
         )
-    return f"cannot listen at {address}: {error.strerror}; choose another with --listen"
+    return f"cannot listen at {address}: {error.strerror or error}; choose another with --listen"

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -21,6 +22,12 @@ from headrace.prepare.sample import Preparer
 from headrace.wire.messages import PROTOCOL_VERSION, JobRegistered, RegisterJob
 
 log = logging.getLogger("headrace.agent.registry")
+
+MAX_STEP = 1 << 53
+"""Largest step that a job may start at."""
+
+MAX_BATCH = 1 << 20
+"""Most samples of one global batch."""
 
 PROOF_PATIENCE_S = 2.0
 """A registration waits this long for the golden vectors before it is answered without [s]."""
@@ -44,7 +51,7 @@ class Registry:
         self._config = config
         self._roots = Roots(config.roots)
         self._unix_socket = unix_socket
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unproven: asyncio.Queue[ServedJob] = asyncio.Queue()
 
     async def register(self, name: str, message: RegisterJob) -> JobRegistered:
@@ -56,11 +63,7 @@ class Registry:
         """
         _check(name, message)
         async with self._locks.setdefault(name, asyncio.Lock()):
-            try:
-                job = await self._served(name, message)
-            finally:
-                if name not in self._engine.jobs:
-                    self._locks.pop(name, None)
+            job = await self._served(name, message)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROOF_PATIENCE_S):
                 await job.proof.settled.wait()
@@ -85,9 +88,9 @@ class Registry:
         known = self._engine.jobs.get(name)
         rests = known is None or self._is_resting(known)
         message = _with_roster(message, self._config.name, None if rests else known)
-        if known is not None and not rests and _same(known.message, message):
+        if known is not None and not rests and _changes_nothing(known, message):
             return known
-        job = await self._open(message, known)
+        job = await self._open(message, known, anew=rests)
         self._engine.add_job(name, job)
         log.info("job %s: world %d, %s", name, message.world, job.raw_only or "transforms")
         return job
@@ -112,11 +115,17 @@ class Registry:
         job.proof.settle(outcome.fingerprint if isinstance(outcome, Proven) else outcome.reason)
         self._engine.change_mode(job)
 
-    async def _open(self, message: RegisterJob, known: ServedJob | None) -> ServedJob:
+    async def _open(
+        self, message: RegisterJob, known: ServedJob | None, *, anew: bool
+    ) -> ServedJob:
         if known is None:
             return await self._open_first(message)
         _check_cuts(message, known.open)
-        return dataclasses.replace(known, message=message)
+        anew = anew or message.world != known.message.world
+        clients = () if anew else known.clients
+        if message.fingerprint not in clients:
+            clients = (*clients, message.fingerprint)
+        return dataclasses.replace(known, message=message, clients=clients)
 
     async def _open_first(self, message: RegisterJob) -> ServedJob:
         opened, sources = await asyncio.to_thread(self._open_anew, message)
@@ -125,6 +134,7 @@ class Registry:
         job = ServedJob(
             open=opened,
             message=message,
+            clients=(message.fingerprint,),
             sources=sources,
             preparers=_preparers(opened),
             proof=Proof(),
@@ -162,9 +172,19 @@ def _check(name: str, message: RegisterJob) -> None:
         raise ConfigError(
             f"the job's id is {message.spec.id}, not {name}; headrace versions may differ"
         )
-    if message.world < 1 or message.start_step < 0:
+    if message.world < 1 or not 0 <= message.start_step <= MAX_STEP:
         raise ConfigError(
-            f"world={message.world} must be at least 1, start_step={message.start_step} at least 0"
+            f"world={message.world} must be at least 1, start_step={message.start_step} in "
+            f"[0, {MAX_STEP}]"
+        )
+    if message.spec.schedule.batch_size > MAX_BATCH:
+        raise ConfigError(
+            f"batch_size={message.spec.schedule.batch_size}: agents look at whole global batches, "
+            f"of {MAX_BATCH} samples at most"
+        )
+    if len(set(message.roster)) < len(message.roster):
+        raise ConfigError(
+            f"the roster {list(message.roster)} has a name twice; give each agent its own --name"
         )
 
 
@@ -185,11 +205,9 @@ def _with_roster(message: RegisterJob, agent: str, known: ServedJob | None) -> R
     return msgspec.structs.replace(message, roster=roster)
 
 
-def _same(one: RegisterJob, other: RegisterJob) -> bool:
-    """Return whether two ranks of one job sent these: their steps may differ."""
-    return (one.world, one.cuts, one.roster, one.fingerprint) == (
-        other.world,
-        other.cuts,
-        other.roster,
-        other.fingerprint,
+def _changes_nothing(known: ServedJob, message: RegisterJob) -> bool:
+    """Return whether another rank of the job as it is sent this: their steps may differ."""
+    now = known.message
+    return (now.world, now.cuts, now.roster) == (message.world, message.cuts, message.roster) and (
+        message.fingerprint in known.clients
     )

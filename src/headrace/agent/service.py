@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.agent.answer import FrameStream, RawSource
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import ServedJob
+from headrace.agent.listening import SEND_TIMEOUT_S
 from headrace.agent.raw import ByteBudget, RawReader
-from headrace.agent.registry import Registry, UnsupportedError
+from headrace.agent.registry import MAX_STEP, Registry, UnsupportedError
 from headrace.agent.roots import OutsideRootsError
 from headrace.agent.statistics import AgentStatistics
 from headrace.core.errors import (
@@ -40,6 +41,11 @@ MAX_SAMPLES = 1 << 16
 
 MAX_WAIT_S = 600.0
 """Longest patience that a fetch may have [s]."""
+
+INDEXES_AT_ONCE = 2
+"""Indexes that are encoded and sent at once; the others wait, for each is held in memory."""
+
+_PIECE_BYTES = 1 << 20
 
 _STATUS: tuple[tuple[type[HeadraceError], int, str], ...] = (
     (OutsideRootsError, 403, "outside-roots"),
@@ -78,6 +84,7 @@ class Service:
         self._registry = Registry(engine, config, unix_socket)
         self._statistics = statistics
         self._source = RawSource(RawReader(), ByteBudget(config.raw_memory_bytes))
+        self._index_turns = asyncio.Semaphore(INDEXES_AT_ONCE)
         self._token = config.token
 
     def app(self) -> ASGIApp:
@@ -97,7 +104,8 @@ class Service:
             404: _answer_no_route,
             405: _answer_no_route,
         }
-        return Authorized(Starlette(routes=routes, exception_handlers=handlers), self._token)
+        inner = Starlette(routes=routes, exception_handlers=handlers)
+        return Impatient(Authorized(inner, self._token))
 
     async def run(self) -> None:
         """Do what goes on between requests, until cancelled."""
@@ -128,16 +136,16 @@ class Service:
         _check_fetch(message, job.samples)
         return FrameStream(self._engine, _job_name(request), message, self._source)
 
-    async def _index(self, request: Request) -> Response:
+    async def _index(self, request: Request) -> IndexAnswer:
         source: int = request.path_params["source"]
         job = self._job_of(request)
         if source >= len(job.open.sources):
             raise ApiError(404, "not-found", f"the job has {len(job.open.sources)} sources, from 0")
-        return _parquet(job.open.sources[source].index.to_bytes())
+        return IndexAnswer(job.open.sources[source].index.to_bytes, self._index_turns)
 
-    async def _index_of_url(self, request: Request) -> Response:
+    async def _index_of_url(self, request: Request) -> IndexAnswer:
         url = request.query_params.get("url", "")
-        return _parquet(await asyncio.to_thread(self._registry.index_of, url))
+        return IndexAnswer(lambda: self._registry.index_of(url), self._index_turns)
 
     def _job_of(self, request: Request) -> ServedJob:
         job = self._engine.jobs.get(_job_name(request))
@@ -146,6 +154,46 @@ class Service:
                 404, "unknown-job", "no such job here (the agent may have restarted); PUT it first"
             )
         return job
+
+
+class IndexAnswer:
+    """ASGI answer that is a Parquet file: made in a thread when its turn comes, sent in pieces."""
+
+    def __init__(self, make: Callable[[], bytes], turns: asyncio.Semaphore) -> None:
+        self._make = make
+        self._turns = turns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        async with self._turns:
+            data = await asyncio.to_thread(self._make)
+            answer = StreamingResponse(
+                _pieces(data),
+                media_type="application/vnd.apache.parquet",
+                headers={"Content-Length": str(len(data))},
+            )
+            await answer(scope, receive, send)
+
+
+class Impatient:
+    """Gives up on a client that takes nothing of its answer for long, for it holds memory."""
+
+    def __init__(self, app: ASGIApp, patience_s: float = SEND_TIMEOUT_S) -> None:
+        self._app = app
+        self._patience_s = patience_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, with every wait for the client bounded.
+
+        Raises:
+            TimeoutError: the client took nothing in time; the server closes the connection.
+        """
+
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._patience_s):
+                await send(message)
+
+        await self._app(scope, receive, send_in_time)
 
 
 class Authorized:
@@ -206,6 +254,10 @@ def _check_fetch(message: FetchRequest, samples: int) -> None:
         wrong = f"wait_s={message.wait_s:g} is more than {MAX_WAIT_S:g}"
     elif min(*message.epochs, message.step, message.wait_s, message.step_time_s) < 0:
         wrong = "epochs, step, wait_s and step_time_s must not be negative"
+    elif message.consumed_step < -1:
+        wrong = "consumed_step must not be below -1, which is before the first step"
+    elif max(*message.epochs, message.step, message.consumed_step) > MAX_STEP:
+        wrong = f"steps and epochs must not be above {MAX_STEP}"
     if wrong is not None:
         raise ApiError(400, "bad-request", f"the fetch makes no sense: {wrong}")
 
@@ -214,8 +266,9 @@ def _json(message: msgspec.Struct) -> Response:
     return Response(msgspec.json.encode(message), media_type="application/json")
 
 
-def _parquet(data: bytes) -> Response:
-    return Response(data, media_type="application/vnd.apache.parquet")
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for begin in range(0, len(data), _PIECE_BYTES):
+        yield data[begin : begin + _PIECE_BYTES]
 
 
 def _error(error: ApiError, headers: dict[str, str] | None = None) -> Response:

@@ -90,6 +90,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """The sample lies in the arena."""
 
     ticket: int
+    cut: int
+    """Ops that were applied, whatever the job is cut at by now."""
+
     fields: tuple[FieldHeader, ...]
     nbytes: int
     digest: int

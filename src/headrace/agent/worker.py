@@ -63,7 +63,8 @@ class Worker:
     def __init__(self, link: socket.socket, memory: memoryview) -> None:
         self._link = link
         self._memory = memory
-        self._sources: dict[int, Preparer] = {}
+        self._sources: dict[int, OpenPipeline] = {}
+        self._preparers: dict[int, Preparer] = {}
 
     def run(self) -> None:
         """Serve until the agent closes the link."""
@@ -73,9 +74,10 @@ class Worker:
                 case Task() | Prove():
                     self._send(self._attempt(message))
                 case OpenPipeline():
-                    self._sources[message.source] = open_preparer(message)
+                    self._sources[message.source] = message
                 case ClosePipeline():
                     self._sources.pop(message.source, None)
+                    self._preparers.pop(message.source, None)
                 case MoreMemory():
                     pass  # the task it was for is over
 
@@ -94,13 +96,13 @@ class Worker:
             return Failed(ticket=work.ticket, code="crashed", reason=reason)
 
     def _prove(self, work: Prove) -> Proven:
-        found = fingerprint(self._sources[work.source].program)
+        found = fingerprint(self._preparer(work.source).program)
         proof = Fingerprint(versions=found.versions, golden=found.golden)
         return Proven(ticket=work.ticket, fingerprint=proof)
 
     def _make(self, task: Task) -> Done | Failed:
         key = SampleKey(seed=task.seed, epoch=task.epoch, sample=task.sample)
-        done = self._sources[task.source].prepare(task.location, key, stop=task.cut)
+        done = self._preparer(task.source).prepare(task.location, key, stop=task.cut)
         fields, buffers = pack_fields(done.record)
         nbytes = sum(field.nbytes for field in fields)
         extents = self._room_for(task, nbytes)
@@ -110,12 +112,19 @@ class Worker:
         copy_into(pieces(self._memory, extents, nbytes), buffers)
         return Done(
             ticket=task.ticket,
+            cut=done.cut,
             fields=fields,
             nbytes=nbytes,
             digest=payload_digest(buffers),
             read_s=done.read_s,
             transform_s=done.transform_s,
         )
+
+    def _preparer(self, source: int) -> Preparer:
+        """Open a source when it is first used: one that cannot be opened harms no other."""
+        if source not in self._preparers:
+            self._preparers[source] = open_preparer(self._sources[source])
+        return self._preparers[source]
 
     def _room_for(self, task: Task, nbytes: int) -> tuple[Extent, ...] | None:
         if nbytes <= sum(extent.length for extent in task.extents):

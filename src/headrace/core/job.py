@@ -61,6 +61,8 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name in ("batch_size", "block", "mix"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"schedule.{name}={getattr(self, name)} must be at least 1")
+        if not -(1 << 63) <= self.seed < 1 << 64:
+            raise ConfigError(f"schedule.seed={self.seed} must fit into 64 bits")
         if self.epoch_samples is not None and self.epoch_samples < 1:
             raise ConfigError(f"schedule.epoch_samples={self.epoch_samples} must be at least 1")
 

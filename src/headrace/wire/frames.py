@@ -208,6 +208,8 @@ def _decode_header(text: bytearray) -> FrameHeader:
 
 
 def _check_field(field: FieldHeader) -> None:
+    if field.nbytes < 0 or min(field.shape, default=0) < 0:
+        raise ValueError(f"field {field.name!r}: {field.nbytes} B of shape {field.shape}")
     if field.dtype in ("bytes", "text"):
         return
     if field.dtype in ("int", "float"):

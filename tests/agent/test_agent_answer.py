@@ -1,0 +1,134 @@
+"""What one answer may hold, fed with a client that takes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from client_for_tests import PLAIN, make_dataset
+from starlette.types import Message, Send
+
+from headrace.agent.answer import RAW_AHEAD, FrameStream, RawSource
+from headrace.agent.config import AgentConfig
+from headrace.agent.engine import Engine
+from headrace.agent.listening import MAX_CONNECTIONS, allow_connections
+from headrace.agent.raw import ByteBudget, RawReader
+from headrace.agent.registry import Registry
+from headrace.agent.service import Impatient
+from headrace.core.job import JobSpec, ScheduleSpec, SourceSpec
+from headrace.dataset.index import Index
+from headrace.dataset.location import SampleLocation
+from headrace.prepare.sample import Preparer
+from headrace.wire.messages import FetchRequest, Fingerprint, RegisterJob
+
+
+class CountingReader(RawReader):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    async def read(self, preparer: Preparer, location: SampleLocation) -> dict[str, bytes]:
+        self.reads += 1
+        return await super().read(preparer, location)
+
+
+class Bench:
+    """An agent without workers or sockets that serves one job raw."""
+
+    def __init__(self, dataset: Path) -> None:
+        config = AgentConfig(roots=(dataset.parent,), token="x" * 16, workers=0)
+        index = Index.load(str(dataset))
+        self.engine = Engine(config)
+        self.registry = Registry(self.engine, config, None)
+        self.reader = CountingReader()
+        self.spec = JobSpec(
+            sources=(SourceSpec(url=str(dataset), index_digest=index.digest, samples=len(index)),),
+            schedule=ScheduleSpec(seed=3, batch_size=6),
+            pipeline=PLAIN.to_json(),
+        )
+
+    def message(self, golden: str = "x") -> RegisterJob:
+        proof = Fingerprint(versions={}, golden={"picture": golden})
+        return RegisterJob(
+            spec=self.spec, world=2, cuts={"image": 2}, fingerprint=proof, roster=()
+        )  # fmt: skip
+
+    async def answer(self, send: Send, samples: range) -> None:
+        asked = FetchRequest(
+            step=0, rank=0, world=1, samples=tuple(samples), epochs=(0,) * len(samples),
+            consumed_step=-1, step_time_s=0.0, wait_s=1.0,
+        )  # fmt: skip
+        stream = FrameStream(
+            self.engine, self.spec.id, asked, RawSource(self.reader, ByteBudget(1 << 30))
+        )
+        await Impatient(stream, patience_s=0.3)({"type": "http"}, _stays, send)
+
+
+async def _stays() -> Message:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def _stuck_from(stop: Callable[[Message], bool]) -> Send:
+    async def send(message: Message) -> None:
+        if stop(message):
+            await asyncio.Event().wait()
+
+    return send
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("served") / "photos")
+
+
+@asynccontextmanager
+async def serving(dataset: Path) -> AsyncIterator[Bench]:
+    bench = Bench(dataset)
+    await bench.registry.register(bench.spec.id, bench.message())
+    yield bench
+    bench.engine.close()
+    bench.reader.close()
+
+
+def test_a_client_that_takes_nothing_lets_few_encoded_samples_be_read(dataset: Path) -> None:
+    async def play() -> None:
+        async with serving(dataset) as bench:
+            with pytest.raises((TimeoutError, ExceptionGroup)):
+                await bench.answer(_stuck_from(lambda m: "body" in m["type"]), range(20))
+            assert bench.reader.reads <= RAW_AHEAD
+            assert bench.engine.request_count == 0
+
+    asyncio.run(play())
+
+
+@pytest.mark.timeout(20)
+def test_a_client_that_does_not_take_the_end_is_given_up(dataset: Path) -> None:
+    async def play() -> None:
+        async with serving(dataset) as bench:
+            ended = _stuck_from(lambda m: m.get("more_body") is False)
+            with pytest.raises((TimeoutError, ExceptionGroup)):
+                await bench.answer(ended, range(3))
+            assert bench.engine.request_count == 0
+
+    asyncio.run(play())
+
+
+def test_a_job_is_transformed_only_if_all_its_ranks_make_the_same_bytes(dataset: Path) -> None:
+    async def play() -> None:
+        async with serving(dataset) as bench:
+            job = bench.engine.jobs[bench.spec.id]
+            job.proof.failed, job.proof.fingerprint = "", job.clients[0]
+            assert not job.raw_only
+            for golden in ("different", "x"):
+                await bench.registry.register(bench.spec.id, bench.message(golden))
+                assert "do not make the same bytes" in bench.engine.jobs[bench.spec.id].raw_only
+
+    asyncio.run(play())
+
+
+def test_idle_connections_of_many_ranks_take_no_place_from_requests() -> None:
+    assert 4096 <= allow_connections() <= MAX_CONNECTIONS
