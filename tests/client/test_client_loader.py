@@ -14,6 +14,7 @@ from epochs import digest, digests, epoch, loading
 
 import headrace
 from headrace import Loader, Pipeline, ops
+from headrace.client import maker
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import (
     CallerError,
@@ -21,7 +22,9 @@ from headrace.core.errors import (
     CorruptSampleError,
     NotFoundError,
     StaleIndexError,
+    StorageError,
 )
+from headrace.storage.local import LocalStorage
 from headrace.trace.reader import read_steps
 
 
@@ -207,6 +210,58 @@ def test_a_file_that_changed_after_indexing_is_never_read(
         (tmp_path / "2.jpg").write_bytes(source.read_bytes() + b"more")
         with pytest.raises(StaleIndexError, match="headrace index"):
             list(loader)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many of the next reads fail, in its one element."""
+    left, read = [0], LocalStorage.read_ranges
+
+    def read_or_fail(*args: Any) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise StorageError("the mount is gone")
+        return read(*args)
+
+    monkeypatch.setattr(maker, "RETRY_DELAY_S", 1e-3)
+    monkeypatch.setattr(LocalStorage, "read_ranges", read_or_fail)
+    return left
+
+
+def test_storage_that_fails_for_a_while_makes_batches_late_and_not_different(
+    dataset: Path, pipeline: Pipeline, failing: list[int]
+) -> None:
+    expected = epoch(dataset, pipeline=pipeline)
+    with loading(dataset, pipeline=pipeline) as loader:
+        failing[0] = 6
+        assert digests(loader) == expected
+
+
+def test_storage_that_fails_for_good_ends_the_loop_and_replaces_nothing(
+    dataset: Path, pipeline: Pipeline, failing: list[int]
+) -> None:
+    with loading(dataset, pipeline=pipeline) as loader:
+        failing[0] = 1 << 30
+        with pytest.raises(StorageError, match="the mount is gone"):
+            next(iter(loader))
+        failing[0] = 0
+        assert next(iter(loader)).step == 0
+
+
+def test_a_file_that_could_not_be_read_when_indexed_is_replaced(
+    tmp_path: Path, dataset: Path, pipeline: Pipeline
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(1, 6, 2):
+        name = f"p{number:02d}.jpg"
+        (tmp_path / "in" / name).write_bytes((dataset / "cat" / name).read_bytes())
+    (tmp_path / "out.jpg").write_bytes(b"")
+    (tmp_path / "in" / "out.jpg").symlink_to(tmp_path / "out.jpg")
+    with loading(tmp_path / "in", pipeline=pipeline, batch_size=4) as loader:
+        (batch,) = loader
+    (replaced,) = batch.replaced
+    assert replaced.key == "out.jpg"
+    assert "links to" in replaced.reason
 
 
 def test_without_a_pipeline_batches_hold_the_encoded_bytes(dataset: Path) -> None:

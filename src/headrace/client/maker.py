@@ -22,21 +22,18 @@ from headrace.prepare.sample import Prepared, finish_cut, finish_raw
 from headrace.prepare.substitute import Substitutes
 from headrace.wire.frames import FrameHeader
 
-STORAGE_TRIES = 3
-"""Attempts to read a sample from storage before it counts as unreadable."""
-
-AGENT_TRIES = 8
-"""Attempts to get a sample's bytes from agents where there is no other way: about 17 s."""
+TRIES = 8
+"""Attempts to get a sample's bytes from storage, or from agents where there is no other way:
+about 17 s."""
 
 RETRY_DELAY_S = 0.2
 LONGEST_DELAY_S = 5.0
 """Pause before the second attempt, doubled before each further one up to the longest [s]."""
 
 UNREADABLE = (StorageError, NotFoundError)
-"""What a sample is replaced for, like a corrupt one: its own bytes cannot be read.
-
-An agent that is away is none of these: it would make batches depend on the moment.
-"""
+"""What a sample is replaced for, like a corrupt one, if its bytes could not be read when it was
+indexed either. Else a store that fails ends the loop, as an agent does that is away and the only
+way: to go on with other samples would make batches depend on the moment."""
 
 T = TypeVar("T")
 
@@ -148,6 +145,8 @@ class Maker:
         except CorruptSampleError as error:
             return self.replacement(key, str(error))
         except UNREADABLE as error:
+            if not self._is_known_broken(key):
+                raise
             return self.replacement(key, f"unreadable: {error}")
 
     def _substitute(self, key: SampleKey, reason: str) -> Made:
@@ -156,7 +155,12 @@ class Maker:
         for other in self._substitutes.of(key):
             try:
                 made = self._from_storage(other, target)
-            except (CorruptSampleError, *UNREADABLE) as error:
+            except CorruptSampleError as error:
+                last = error
+                continue
+            except UNREADABLE as error:
+                if not self._is_known_broken(other):
+                    raise
                 last = error
                 continue
             return Made(
@@ -179,12 +183,27 @@ class Maker:
     def _prepare(self, key: SampleKey, *, stop: int) -> Prepared:
         place = self._job.place(key.sample)
         preparer = self._preparers[place.source]
+        tries = 1 if self._is_known_broken(key) else TRIES
         if preparer is not None:
-            return self._patiently(
-                lambda: preparer.prepare(place.location, key, stop=stop), tries=STORAGE_TRIES
-            )
-        fields = self._patiently(lambda: self._fetch_raw(key), tries=AGENT_TRIES)
+            try:
+                return self._patiently(
+                    lambda: preparer.prepare(place.location, key, stop=stop), tries=tries
+                )
+            except StorageError as error:
+                fields = self._fetched_instead(key, error)
+        else:
+            fields = self._patiently(lambda: self._fetch_raw(key), tries=tries)
         return finish_raw(self._job.program, place.location, fields, key, stop=stop)
+
+    def _fetched_instead(self, key: SampleKey, error: StorageError) -> Mapping[str, bytes]:
+        """Return what an agent reads where this host cannot."""
+        try:
+            return self._fetch_raw(key)
+        except RemoteError:
+            raise error from error.__cause__
+
+    def _is_known_broken(self, key: SampleKey) -> bool:
+        return self._job.place(key.sample).location.broken is not None
 
     def _patiently(self, read: Callable[[], T], *, tries: int) -> T:
         for delay_s in _delays(tries):
