@@ -49,7 +49,7 @@ class IsolatedTask(msgspec.Struct, frozen=True, kw_only=True):
 class IsolationLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one isolated sample may cost."""
 
-    seconds: float = 60.0
+    seconds: float = 600.0
     memory_bytes: int = 4 << 30
 
 

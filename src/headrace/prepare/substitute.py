@@ -34,15 +34,20 @@ class Substitutes:
         self._alike: dict[tuple[int, Kind], np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
 
     def of(self, key: SampleKey) -> Iterator[SampleKey]:
-        """Yield at most ``ATTEMPTS`` replacements for a visit of each sort, in order of trial."""
+        """Yield at most ``ATTEMPTS`` replacements for a visit of each sort, in order of trial.
+
+        None comes twice, and where there are few, every one comes.
+        """
         source = self._job.place(key.sample).source
         alike = self._samples_like(source, self._job.kind(key.sample))
         everything = self._job.source_range(source)
         draws = Draws(key, _POSITION)
+        tried = {key.sample}
         for candidates in (alike, range(len(everything))):
-            for _ in range(ATTEMPTS):
-                sample = everything.start + int(candidates[draws.integer(len(candidates))])
-                if sample != key.sample:
+            for position in _positions(draws, len(candidates)):
+                sample = everything.start + int(candidates[position])
+                if sample not in tried:
+                    tried.add(sample)
                     yield SampleKey(seed=key.seed, epoch=key.epoch, sample=sample)
 
     def _samples_like(self, source: int, kind: Kind) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -52,3 +57,11 @@ class Substitutes:
             found = np.flatnonzero(index.kinds == KINDS.index(kind))
             self._alike[source, kind] = found
         return found
+
+
+def _positions(draws: Draws, count: int) -> Iterator[int]:
+    """Yield drawn positions, then those that may have been missed, if they are few."""
+    for _ in range(ATTEMPTS):
+        yield draws.integer(count)
+    if count <= ATTEMPTS:
+        yield from range(count)
