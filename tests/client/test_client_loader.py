@@ -15,6 +15,7 @@ from epochs import digest, digests, epoch, loading
 import headrace
 from headrace import Loader, Pipeline, ops
 from headrace.client import maker
+from headrace.client.prefetch import Prefetcher
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import (
     CallerError,
@@ -349,6 +350,44 @@ def test_the_loader_can_be_left_at_any_moment(dataset: Path, pipeline: Pipeline)
             raise KeyboardInterrupt
 
 
+def test_an_interrupt_just_after_a_batch_was_taken_does_not_stop_the_next_loop(
+    dataset: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Prefetcher.take
+
+    def take_and_interrupt(*args: Any) -> Any:
+        monkeypatch.setattr(Prefetcher, "take", take)
+        take(*args)
+        raise KeyboardInterrupt
+
+    with loading(dataset, pipeline=pipeline, timeout_s=20) as loader:
+        monkeypatch.setattr(Prefetcher, "take", take_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+        assert [batch.step for batch in loader] == [0, 1, 2, 3]
+
+
+def test_a_loop_s_summary_counts_that_loop_only(dataset: Path) -> None:
+    with loading(dataset) as loader:
+        for batch in loader:
+            if batch.step == 2:
+                break
+        assert loader.summary().steps == 3
+        loader.set_epoch(0)
+        assert len(list(loader)) == loader.summary().steps == 4
+
+
+def test_steps_are_recorded_of_a_loop_left_early_by_a_loader_that_nobody_closes(
+    dataset: Path, tmp_path: Path
+) -> None:
+    loader = Loader(dataset, batch_size=6, trace=tmp_path / "steps.arrow")
+    for batch in loader:
+        if batch.step == 1:
+            break
+    del loader
+    assert read_steps(tmp_path / "steps.arrow").column("step").to_pylist() == [0, 1]
+
+
 def test_a_loader_that_nobody_closes_stops_when_it_is_forgotten(
     dataset: Path, pipeline: Pipeline
 ) -> None:
@@ -405,6 +444,11 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"agents": ["nowhere"]}, "unix:/PATH"),
         ({"pipeline": [ops.ToFloat()]}, "no Pipeline"),
         ({"batch_size": 0}, "batch_size=0"),
+        ({"batch_size": 2.0}, "batch_size=2.0 must be an int"),
+        ({"seed": None}, "seed=None must be an int"),
+        ({"on_corrupt": "substitue"}, "choose substitute or"),
+        ({"tail": "keep"}, "choose drop or short or pad"),
+        ({"order": "random"}, "choose shuffle or"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_name(options: dict[str, Any], message: str) -> None:

@@ -6,13 +6,30 @@ import os
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headrace.client.memory import Allocate, plain
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
 from headrace.transform.pipeline import Pipeline
 from headrace.wire.endpoint import Endpoint
+
+OnCorrupt = Literal["substitute", "drop-from-batch", "raise"]
+
+_CHOICES = {"order": get_args(Order), "tail": get_args(Tail), "on_corrupt": get_args(OnCorrupt)}
+_INTEGERS = (
+    "batch_size",
+    "seed",
+    "block",
+    "mix",
+    "epoch_samples",
+    "rank",
+    "world",
+    "workers",
+    "prefetch_steps",
+    "prefetch_bytes",
+    "check_every",
+)
 
 TOKEN_VARIABLE = "HEADRACE_TOKEN"
 """Environment variable that the agents' token is read from when none is given."""
@@ -47,7 +64,7 @@ class LoaderConfig:
     epoch_samples: int | None = None
     """Length of one epoch [samples]; None is the size of all datasets together."""
 
-    on_corrupt: Literal["substitute", "drop-from-batch", "raise"] = "substitute"
+    on_corrupt: OnCorrupt = "substitute"
     """What takes the place of a sample that cannot be decoded."""
 
     rank: int = 0
@@ -100,6 +117,13 @@ class LoaderConfig:
             raise ConfigError(
                 f"pipeline={self.pipeline!r} is no Pipeline; write headrace.Pipeline([op, …])"
             )
+        for name in _INTEGERS:
+            _require_integer(name, getattr(self, name))
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"{name}={getattr(self, name)!r} is unknown; choose {' or '.join(choices)}"
+                )
         if not 0 <= self.rank < self.world:
             raise ConfigError(f"rank={self.rank} must lie in [0, world={self.world})")
         for name in ("prefetch_steps", "prefetch_bytes", "workers", "batch_size"):
@@ -154,6 +178,12 @@ def config_of(options: dict[str, Any]) -> LoaderConfig:
     agents = options.get("agents", ())
     agents = (agents,) if isinstance(agents, str) else tuple(agents)
     return LoaderConfig(**{**options, "agents": agents})
+
+
+def _require_integer(name: str, value: object) -> None:
+    optional = name in ("epoch_samples", "workers")
+    if isinstance(value, bool) or not (isinstance(value, int) or (optional and value is None)):
+        raise ConfigError(f"{name}={value!r} must be an int, not {type(value).__name__}")
 
 
 def _require_at_least(name: str, value: int | None, least: int) -> None:

@@ -69,9 +69,9 @@ class Loader:
         self.job = _open(urls, self.config)
         self._pid = os.getpid()
         self._machinery = Machinery(self.job, self.config)
-        self._finalizer = weakref.finalize(self, self._machinery.close)
-        self._position = Position(self.job)
         self._log = StepLog(self.config, self.job.spec.id)
+        self._finalizer = weakref.finalize(self, _close, self._machinery, self._log)
+        self._position = Position(self.job)
         self._tally = EpochTally(0)
         self._pass = 0
         self._handed_at: float | None = None
@@ -87,8 +87,7 @@ class Loader:
         self._pass += 1
         first, stop = self._position.begin_pass()
         self._handed_at = None
-        if self._tally.epoch != self._position.epoch:
-            self._tally = EpochTally(self._position.epoch)
+        self._tally = EpochTally(self._position.epoch)
         self._machinery.aim(first)
         return self._batches(self._pass, stop)
 
@@ -148,7 +147,6 @@ class Loader:
 
     def close(self) -> None:
         """Stop all threads; further loops are refused. May be called again."""
-        self._log.close()
         self._finalizer()
 
     def __reduce__(self) -> NoReturn:
@@ -158,12 +156,15 @@ class Loader:
         )
 
     def _batches(self, number: int, stop: int) -> Iterator[Batch]:
-        while self._position.step < stop:
-            if number != self._pass:
-                raise CallerError("another loop over this loader has begun; use one at a time")
-            yield self._next()
-        self._log.ended()
-        self._handed_at = None
+        try:
+            while self._position.step < stop:
+                if number != self._pass:
+                    raise CallerError("another loop over this loader has begun; use one at a time")
+                yield self._next()
+        finally:  # also where the loop is left early
+            if number == self._pass:
+                self._log.ended()
+                self._handed_at = None
 
     def _next(self) -> Batch:
         self._require_open()
@@ -187,6 +188,13 @@ class Loader:
             )
         if not self._finalizer.alive:
             raise CallerError("the loader is closed; make a new one and load its state_dict")
+
+
+def _close(machinery: Machinery, log: StepLog) -> None:
+    try:
+        log.close()
+    finally:
+        machinery.close()
 
 
 def _open(urls: Urls, config: LoaderConfig) -> OpenJob:

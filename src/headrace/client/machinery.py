@@ -82,6 +82,7 @@ class Machinery:
         """Wait for a step and hand it over; an error ends the prefetching."""
         self.aim(step)
         assert self._prefetcher is not None
+        self._expected = -1  # until the step is here: an interrupt may come after it was taken
         try:
             gathered = self._prefetcher.take(step, self._config.timeout_s)
         except Exception:
