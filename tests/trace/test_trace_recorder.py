@@ -141,6 +141,17 @@ def test_a_file_that_is_no_trace_is_refused_and_left_alone(tmp_path: Path) -> No
         assert path.read_bytes() == before
 
 
+def test_two_ranks_cannot_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "steps.arrow"
+    with StepRecorder(path) as first:
+        first.record(step(0))
+        with pytest.raises(CallerError, match="each rank its own file"):
+            StepRecorder(path)
+    with StepRecorder(path) as later:
+        later.record(step(1))
+    assert read_steps(path).column("step").to_pylist() == [0, 1]
+
+
 def test_a_short_text_is_no_trace_either(tmp_path: Path) -> None:
     path = tmp_path / "note.txt"
     path.write_text("short")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +32,8 @@ class StepRecorder:
     second after it.
 
     Raises:
-        CallerError: the file is there and is not a step trace of this version.
+        CallerError: the file is there and is not a step trace of this version, or is being
+            written by another recorder.
         StorageError: the file cannot be written, or its folder is missing.
     """
 
@@ -70,6 +74,8 @@ class StepRecorder:
             try:
                 self.flush()
             finally:
+                with suppress(OSError):  # a forked process may hold the file open, and so the lock
+                    fcntl.flock(self._file, fcntl.LOCK_UN)
                 self._file.close()
 
     def __enter__(self) -> StepRecorder:
@@ -85,10 +91,15 @@ class StepRecorder:
 
     def _open(self) -> FileIO:
         try:
-            end = whole_batches_end(self._path)
-            file = FileIO(self._path, "r+" if end else "w")
-            file.truncate(end)
-            file.seek(end)
+            file = FileIO(self._path, "a+")
+            try:
+                _claim(file, self._path)
+                end = whole_batches_end(self._path)
+                file.truncate(end)
+                file.seek(end)
+            except BaseException:
+                file.close()
+                raise
         except CorruptDataError as error:
             raise CallerError(f"{error}; give the trace another path") from error
         except OSError as error:
@@ -102,6 +113,19 @@ class StepRecorder:
                 left = left[self._file.write(left) :]
         except OSError as error:
             raise _cannot_write(self._path, error) from error
+
+
+def _claim(file: FileIO, path: Path) -> None:
+    """Let no other recorder write the file; where files cannot be locked, the user is trusted."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise CallerError(
+            f"the trace {path} is being written by another loader; give each rank its own file"
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
 
 
 def _cannot_write(path: Path, error: OSError) -> StorageError:
