@@ -95,6 +95,20 @@ def test_an_epoch_left_early_is_not_resumed_by_the_next_loop(dataset: Path) -> N
         assert next(iter(loader)).step == 0
 
 
+def test_scripts_that_set_each_epoch_resume_inside_one(dataset: Path) -> None:
+    with loading(dataset) as loader:
+        state = _state_after(loader, 6)
+    with loading(dataset) as loader:
+        loader.load_state_dict(state)
+        steps = []
+        for number in range(loader.epoch, 3):
+            loader.set_epoch(number)
+            steps += [batch.step for batch in loader]
+        assert steps == list(range(6, 12))
+        loader.set_epoch(1)
+        assert next(iter(loader)).step == 4
+
+
 def test_a_state_of_another_job_is_refused(dataset: Path) -> None:
     with loading(dataset) as loader:
         state = loader.state_dict()
@@ -322,6 +336,20 @@ def test_a_mixture_weights_its_sources(tmp_path: Path) -> None:
         texts = [text for batch in loader for text in batch["text"]]
     assert len(texts) == 40
     assert 15 <= sum(str(text).startswith("a") for text in texts) <= 25
+
+
+def test_several_datasets_without_weights_are_each_passed_through_once_in_an_epoch(
+    tmp_path: Path,
+) -> None:
+    for name, count in (("a", 3), ("b", 60)):
+        (tmp_path / name).mkdir()
+        lines = "".join(f'{{"text": "{name}{number}"}}\n' for number in range(count))
+        (tmp_path / name / "t.jsonl").write_text(lines)
+    with Loader([tmp_path / "a", tmp_path / "b"], batch_size=4, tail="short") as loader:
+        texts = [text for batch in loader for text in batch["text"]]
+    assert sorted(texts) == sorted([f"a{n}" for n in range(3)] + [f"b{n}" for n in range(60)])
+    with pytest.raises(ConfigError, match="named twice"):
+        Loader([str(tmp_path / "a"), f"{tmp_path}/a/"], batch_size=4)
 
 
 def test_a_pipeline_that_does_not_fit_ends_the_loop_in_the_training_thread(dataset: Path) -> None:

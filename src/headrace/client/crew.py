@@ -40,6 +40,12 @@ class Crew:
                 self._start_one()
             self._changed.notify()
 
+    def drop_steps(self) -> None:
+        """Drop the tasks of all steps that no thread has begun: nobody waits for them any more."""
+        with self._changed:
+            self._queue = [queued for queued in self._queue if queued[0] == WHEN_IDLE]
+            heapq.heapify(self._queue)
+
     def waiting(self) -> int:
         """Return the number of tasks that no thread has begun."""
         return len(self._queue)

@@ -107,7 +107,7 @@ class Loader:
         return self._position.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next loop begin at the start of ``epoch``."""
+        """Let the next loop begin at the start of ``epoch``; a state loaded inside it is kept."""
         self._position.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:

@@ -119,6 +119,7 @@ class Machinery:
         if prefetcher is not None:
             prefetcher.stop()
             prefetcher.join(JOIN_S)
+            self._crew.drop_steps()
 
     def _started(self, step: int) -> Prefetcher:
         limits = PrefetchLimits(

@@ -41,9 +41,11 @@ class Position:
         self.step += 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch."""
+        """Go to the start of an epoch, but stay where a loaded state lies inside it."""
         if epoch < 0:
             raise ConfigError(f"epoch {epoch} must be at least 0")
+        if self._resuming and epoch == self.epoch:
+            return
         self.step, self._resuming = epoch * self._steps, False
 
     def state(self) -> dict[str, Any]:

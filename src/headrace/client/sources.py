@@ -118,8 +118,9 @@ def _open_there(url: str, agents: Sequence[Endpoint]) -> OpenSource:
 def _checked(urls: list[str]) -> dict[str, float | None]:
     if not urls:
         raise ConfigError("a loader needs at least one dataset; give a path or URL")
-    for url in urls:
-        if urls.count(url) > 1:
+    places = [_absolute(url) for url in urls]
+    for url, place in zip(urls, places, strict=True):
+        if places.count(place) > 1:
             raise ConfigError(f"{url} is named twice; give it once, with a weight")
     return dict.fromkeys(urls)
 

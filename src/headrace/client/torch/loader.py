@@ -54,7 +54,7 @@ class Loader:
         return self._loader.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next loop begin at the start of ``epoch``."""
+        """Let the next loop begin at the start of ``epoch``; a state loaded inside it is kept."""
         self._loader.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
