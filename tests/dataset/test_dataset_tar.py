@@ -75,8 +75,11 @@ def test_a_repeated_member_makes_the_sample_broken(tmp_path: Path) -> None:
     assert "two members" in str(index.location(0).broken)
 
 
-def test_a_label_that_is_no_number_is_a_corrupt_sample(tmp_path: Path) -> None:
-    index, reader = opened(tmp_path, [("a.cls", b"cat")])
+@pytest.mark.parametrize("label", [b"cat", b"9223372036854775808", b"9" * 5000])
+def test_a_label_that_is_no_number_of_64_bits_is_a_corrupt_sample(
+    tmp_path: Path, label: bytes
+) -> None:
+    index, reader = opened(tmp_path, [("a.cls", label)])
     with pytest.raises(CorruptSampleError, match="label"):
         decode_fields(index.location(0), reader.read_raw(index.location(0)))
 

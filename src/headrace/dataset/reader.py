@@ -252,7 +252,18 @@ def _text(data: bytes) -> Value:
         return data
 
 
-_DECODERS: dict[str, Callable[[bytes], Value]] = {"label": int, "json": bytes.decode, "text": _text}
+def _label(data: bytes) -> Value:
+    number = int(data)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{number} has more than 64 bits")
+    return number
+
+
+_DECODERS: dict[str, Callable[[bytes], Value]] = {
+    "label": _label,
+    "json": bytes.decode,
+    "text": _text,
+}
 
 
 def _stale(location: SampleLocation, change: str) -> str:
