@@ -11,13 +11,16 @@ import pytest
 from client_for_tests import PLAIN, make_dataset
 from starlette.types import Message, Send
 
+from headrace.agent import registry
 from headrace.agent.answer import RAW_AHEAD, FrameStream, RawSource
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
+from headrace.agent.jobs import ServedSource
 from headrace.agent.listening import MAX_CONNECTIONS, allow_connections
 from headrace.agent.raw import ByteBudget, RawReader
 from headrace.agent.registry import Registry
 from headrace.agent.service import Impatient
+from headrace.agent.tasks import Failed, Proven
 from headrace.core.job import JobSpec, ScheduleSpec, SourceSpec
 from headrace.dataset.index import Index
 from headrace.dataset.location import SampleLocation
@@ -38,8 +41,8 @@ class CountingReader(RawReader):
 class Bench:
     """An agent without workers or sockets that serves one job raw."""
 
-    def __init__(self, dataset: Path) -> None:
-        config = AgentConfig(roots=(dataset.parent,), token="x" * 16, workers=0)
+    def __init__(self, dataset: Path, *, workers: int = 0) -> None:
+        config = AgentConfig(roots=(dataset.parent,), token="x" * 16, workers=workers)
         index = Index.load(str(dataset))
         self.engine = Engine(config)
         self.registry = Registry(self.engine, config, None)
@@ -128,6 +131,37 @@ def test_a_job_is_transformed_only_if_all_its_ranks_make_the_same_bytes(dataset:
                 assert "do not make the same bytes" in bench.engine.jobs[bench.spec.id].raw_only
 
     asyncio.run(play())
+
+
+def test_golden_vectors_that_a_busy_host_could_not_make_are_tried_again_later(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five workers end before one gets through, one more than clients are let wait for."""
+    monkeypatch.setattr(registry, "PROOF_RETRY_S", 0.0)
+    monkeypatch.setattr(registry, "PROOF_LATER_S", 0.0)
+    seen: list[str] = []
+
+    async def play() -> None:
+        bench = Bench(dataset, workers=1)
+        message = bench.message()
+
+        async def prove(_: ServedSource) -> Proven | Failed:
+            seen.append(bench.engine.jobs[bench.spec.id].raw_only)
+            if len(seen) <= 5:
+                return Failed(ticket=-1, code="crashed", reason="stopped after 60 s")
+            return Proven(ticket=-1, fingerprint=message.fingerprint)
+
+        monkeypatch.setattr(bench.engine, "prove", prove)
+        running = asyncio.ensure_future(bench.registry.run())
+        await bench.registry.register(bench.spec.id, message)
+        async with asyncio.timeout(5):
+            while bench.engine.jobs[bench.spec.id].raw_only:
+                await asyncio.sleep(0)
+        running.cancel()
+
+    asyncio.run(play())
+    assert len(seen) == 6
+    assert seen[-1] == "stopped after 60 s"
 
 
 def test_idle_connections_of_many_ranks_take_no_place_from_requests() -> None:

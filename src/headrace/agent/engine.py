@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from headrace.agent.arena import Arena, Extent
 from headrace.agent.config import AgentConfig
-from headrace.agent.jobs import AgentPlan, ServedJob, ServedSource
+from headrace.agent.jobs import AgentPlan, Proof, ServedJob, ServedSource
 from headrace.agent.tasks import (
     Done,
     Failed,
@@ -130,6 +130,10 @@ class Engine:
                 raw_only=job.raw_only,
             )
         )
+
+    def serves(self, proof: Proof) -> bool:
+        """Return whether a job that needs this proof is still served."""
+        return any(job.proof is proof for job in self.jobs.values())
 
     def change_mode(self, proven: ServedJob) -> None:
         """Transform for a job from now on, or know that it cannot be done."""

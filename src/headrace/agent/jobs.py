@@ -84,7 +84,7 @@ class Proof:
 
     fingerprint: Fingerprint | None = None
     failed: str = ""
-    """Why there is none and will be none."""
+    """Why there is none, and perhaps never will be."""
 
     settled: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -93,7 +93,7 @@ class Proof:
         if isinstance(outcome, str):
             self.failed = outcome
         else:
-            self.fingerprint = outcome
+            self.failed, self.fingerprint = "", outcome
         self.settled.set()
 
     def why_raw_only(self, theirs: Fingerprint) -> str:

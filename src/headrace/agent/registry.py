@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import logging
 from weakref import WeakValueDictionary
 
@@ -14,7 +15,7 @@ from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import Proof, ServedJob, ServedSource, open_for_agent
 from headrace.agent.roots import Roots
-from headrace.agent.tasks import Failed, Proven
+from headrace.agent.tasks import Failed
 from headrace.core.errors import CallerError, ConfigError
 from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob
@@ -33,7 +34,11 @@ PROOF_PATIENCE_S = 2.0
 """A registration waits this long for the golden vectors before it is answered without [s]."""
 
 PROOF_RETRIES = 3
+"""Workers that golden vectors may take down before clients are told that it cannot be done."""
+
 PROOF_RETRY_S = 0.5
+PROOF_LATER_S = 60.0
+"""Time between later attempts: on a host that was too busy it may work when that is over [s]."""
 
 RESUMED_AFTER_S = 10.0
 """A job that asked for nothing this long and registers again was started again."""
@@ -106,14 +111,17 @@ class Registry:
 
     async def _prove(self, job: ServedJob) -> None:
         """Make the golden vectors; a worker that dies of something else is no verdict."""
-        outcome: Proven | Failed = await self._engine.prove(job.sources[0])
-        for _ in range(PROOF_RETRIES):
-            if isinstance(outcome, Proven) or outcome.code != "crashed":
-                break
-            await asyncio.sleep(PROOF_RETRY_S)
+        for attempt in itertools.count(1):
             outcome = await self._engine.prove(job.sources[0])
-        job.proof.settle(outcome.fingerprint if isinstance(outcome, Proven) else outcome.reason)
-        self._engine.change_mode(job)
+            crashed = isinstance(outcome, Failed) and outcome.code == "crashed"
+            if not crashed or attempt > PROOF_RETRIES:
+                job.proof.settle(
+                    outcome.reason if isinstance(outcome, Failed) else outcome.fingerprint
+                )
+                self._engine.change_mode(job)
+            if not crashed or not self._engine.serves(job.proof):
+                return
+            await asyncio.sleep(PROOF_RETRY_S if attempt <= PROOF_RETRIES else PROOF_LATER_S)
 
     async def _open(
         self, message: RegisterJob, known: ServedJob | None, *, anew: bool

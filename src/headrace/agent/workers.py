@@ -192,7 +192,8 @@ class WorkerPool:
             self._report(message)
             return
         worker.unlimit()
-        self._idle.append(worker)
+        if not worker.why_ended:
+            self._idle.append(worker)
         self._ready.set()
         if not isinstance(message, Ready):
             self._by_ticket.pop(message.ticket, None)
