@@ -1,0 +1,156 @@
+"""What all benchmarks share: the command line, interleaved runs, spreads, the report.
+
+Contenders run in turn, again and again in one process on the same data. What is compared
+are ratios within one turn, so that a machine that others slow down slows both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from headrace.demo.cputime import LoadingCpu
+from headrace.report.blocks import Table
+from headrace.report.console import print_table
+from headrace.report.provenance import provenance
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """The command line of a benchmark."""
+
+    quick: bool
+    """Fewer repeats and less data, the same method; ends within a minute."""
+
+    json: Path | None
+    """File for the report; in a directory it is called ``NAME.json``."""
+
+
+def options(arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog=Path(sys.argv[0]).stem)
+    parser.add_argument("--quick", action="store_true", help="end within a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
+    given = parser.parse_args(arguments)
+    return Options(quick=given.quick, json=given.json)
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure over all repeats."""
+
+    median: float
+    min: float
+    max: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return median and range."""
+    return Spread(median=median(values), min=min(values), max=max(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one run took."""
+
+    wall_s: float
+    cpu_s: float
+    """CPU of this process with all its threads, and of its children if they take part [s]."""
+
+
+def spent_on(work: Callable[[], None], *, with_children: bool = False) -> Spent:
+    """Run once and return what it took."""
+    cpu, begin_s = LoadingCpu(with_children=with_children), time.perf_counter()
+    work()
+    return Spent(time.perf_counter() - begin_s, cpu.seconds())
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], Spent]], repeats: int
+) -> dict[str, list[Spent]]:
+    """Run all contenders in turn, ``repeats`` times; a round before that does not count."""
+    runs: dict[str, list[Spent]] = {name: [] for name in contenders}
+    for turn in range(repeats + 1):
+        for name, run in contenders.items():
+            spent = run()
+            if turn:
+                runs[name].append(spent)
+    return runs
+
+
+def quotients(above: Sequence[float], below: Sequence[float]) -> Spread:
+    """Return the spread of the ratios within each turn."""
+    return spread([a / b for a, b in zip(above, below, strict=True)])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """One benchmark's result."""
+
+    name: str
+    settings: Mapping[str, Any]
+    baseline: Mapping[str, Any]
+    headrace: Mapping[str, Any]
+    ratios: Mapping[str, Spread]
+    """headrace / baseline, by the names that stay."""
+
+    goals: Mapping[str, str]
+    """Ratio → what it should be, in words."""
+
+    table: Table
+    repeats: int
+    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
+    """Runnable processes before the run, this one apart: how busy the machine was."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` writes."""
+        origin = provenance()
+        return {
+            "name": self.name,
+            "date": origin.date,
+            "machine": msgspec.to_builtins(origin.machine),
+            "commit": origin.commit,
+            "command": origin.command,
+            "load_average": self.load_before,
+            "settings": dict(self.settings),
+            "baseline": msgspec.to_builtins(dict(self.baseline)),
+            "headrace": msgspec.to_builtins(dict(self.headrace)),
+            "ratio": {name: found.median for name, found in self.ratios.items()},
+            "ratio_spread": msgspec.to_builtins(dict(self.ratios)),
+            "repeats": self.repeats,
+        }
+
+
+def publish(report: Report, target: Path | None) -> None:
+    """Print the tables and write the JSON object, if asked for."""
+    console = Console()
+    print_table(console, report.table)
+    print_table(console, _ratio_table(report))
+    if target is not None:
+        file = target / f"{report.name}.json" if target.is_dir() else target
+        text = msgspec.json.format(msgspec.json.encode(report.as_json()), indent=2)
+        file.write_bytes(text + b"\n")
+
+
+def _ratio_table(report: Report) -> Table:
+    return Table(
+        title="headrace / baseline",
+        columns=("ratio", "median", "min", "max", "goal"),
+        rows=tuple(
+            (name, *map("{:.2f}".format, (found.median, found.min, found.max)),
+             report.goals.get(name, ""))
+            for name, found in report.ratios.items()
+        ),
+        note=f"{report.repeats} interleaved repeats; load average before the run "
+        f"{report.load_before:.1f}",
+        emphasis=frozenset({1}),
+    )  # fmt: skip
