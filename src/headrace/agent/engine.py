@@ -73,6 +73,9 @@ class Request:
     answers: asyncio.Queue[ServeAction] = field(default_factory=asyncio.Queue)
     """What to send, as it is decided; one for each sample in the end."""
 
+    open: int = 0
+    """Samples that nothing was decided about yet."""
+
 
 class Engine:
     """One agent's jobs, queue, memory and workers. Used from the event loop's thread only."""
@@ -203,7 +206,13 @@ class Engine:
         """
         job = self.jobs[name]
         (number,) = self.next_numbers(1)
-        request = Request(number=number, job=job, message=message, asked_at=self.clock.now())
+        request = Request(
+            number=number,
+            job=job,
+            message=message,
+            asked_at=self.clock.now(),
+            open=len(message.samples),
+        )
         self._requests[number] = request
         job.requests.add(number)
         job.last_used = request.asked_at
@@ -239,7 +248,9 @@ class Engine:
             case Start():
                 self._start(action)
             case Serve() | ServeRaw() | ServeMissing():
-                self._requests[action.request].answers.put_nowait(action)
+                request = self._requests[action.request]
+                request.open -= 1
+                request.answers.put_nowait(action)
             case Drop():
                 self._free(action.ticket)
             case Grow():
@@ -296,7 +307,8 @@ class Engine:
         self._results.pop(ticket, None)
 
     def _withdraw(self, request: Request) -> None:
-        self.handle(AskCancelled(request=request.number))
+        if request.open:
+            self.handle(AskCancelled(request=request.number))
         del self._requests[request.number]
         request.job.requests.discard(request.number)
         while not request.answers.empty():

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from headrace.agent.roots import Roots
-from headrace.core.job import JobSpec
 from headrace.dataset.media import KINDS
 from headrace.policy.lookahead_events import Planned
 from headrace.policy.placement import owners
-from headrace.prepare.job import OpenJob, open_job
+from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Preparer
 from headrace.transform.fingerprint import compatible
 from headrace.wire.messages import Fingerprint, RegisterJob
@@ -139,15 +137,3 @@ class ServedJob:
     def cut(self, sample: int) -> int:
         """Return how many ops this agent applies to a sample."""
         return self.message.cuts.get(self.open.kind(sample), 0)
-
-
-def open_for_agent(spec: JobSpec, *, roots: Roots, allowed_ops: Sequence[str]) -> OpenJob:
-    """Open a job's indexes and pipeline; blocks, so it is called in a thread.
-
-    Raises:
-        OutsideRootsError: a source is outside the roots.
-        NotFoundError: a source or its index does not exist.
-        StaleIndexError: the index here is not the one the job was planned with.
-        ConfigError: the pipeline names an op that is unknown or not allowed.
-    """
-    return open_job(spec, allowed_ops=allowed_ops, open_url=roots.open)

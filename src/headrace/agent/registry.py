@@ -13,12 +13,12 @@ import msgspec
 
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
-from headrace.agent.jobs import Proof, ServedJob, ServedSource, open_for_agent
+from headrace.agent.jobs import Proof, ServedJob, ServedSource
 from headrace.agent.roots import Roots
 from headrace.agent.tasks import Failed
 from headrace.core.errors import CallerError, ConfigError
 from headrace.dataset.index import Index
-from headrace.prepare.job import OpenJob
+from headrace.prepare.job import OpenJob, open_job
 from headrace.prepare.sample import Preparer
 from headrace.wire.messages import PROTOCOL_VERSION, JobRegistered, RegisterJob
 
@@ -155,9 +155,8 @@ class Registry:
 
     def _open_anew(self, message: RegisterJob) -> tuple[OpenJob, tuple[ServedSource, ...]]:
         places = [self._roots.locate(source.url) for source in message.spec.sources]
-        opened = open_for_agent(
-            message.spec, roots=self._roots, allowed_ops=self._config.allowed_ops
-        )
+        allowed = self._config.allowed_ops
+        opened = open_job(message.spec, allowed_ops=allowed, open_url=self._roots.open)
         numbers = self._engine.next_numbers(len(places))
         return opened, tuple(
             ServedSource(number, directory, root)
