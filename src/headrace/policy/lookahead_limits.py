@@ -44,5 +44,5 @@ class LookaheadStatistics:
     memory_used_bytes: int
     memory_budget_bytes: int
     counts: dict[str, int]
-    """``started``, ``finished``, ``dropped``, ``crashed``, ``ready``, ``waited``, ``raw-CODE``,
-    ``missing-CODE``: samples since the start."""
+    """``started``, ``finished``, ``dropped``, ``crashed``, ``refused``, ``ready``, ``waited``,
+    ``raw-CODE``, ``missing-CODE``: samples since the start."""
