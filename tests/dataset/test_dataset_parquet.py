@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from made_up_media import parquet, picture, write_all
 
-from headrace.core.errors import CorruptSampleError
+from headrace.core.errors import CorruptSampleError, NotFoundError
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.parquet import choose_columns
@@ -47,6 +47,28 @@ def test_a_row_with_an_image_a_caption_and_a_label_is_a_sample(tmp_path: Path) -
 def test_plain_binary_columns_are_images_too(tmp_path: Path) -> None:
     index, reader = opened(tmp_path, parquet({"jpg": [picture(8, 8)]}))
     assert reader.read_raw(index.location(0)) == {"image": picture(8, 8)}
+
+
+@pytest.mark.parametrize("name", ["image", "photo", "frame"])
+def test_a_hash_before_the_picture_is_not_taken_for_it(tmp_path: Path, name: str) -> None:
+    data = picture(8, 8)
+    value = {"bytes": data, "path": "a"} if name == "frame" else data
+    index, reader = opened(tmp_path, parquet({"sha": [b"abcd"], name: [value]}))
+    assert reader.read_raw(index.location(0)) == {"image": data}
+
+
+def test_columns_that_arrow_holds_in_other_ways_are_the_same_columns(tmp_path: Path) -> None:
+    data = picture(8, 8)
+    texts = pa.array(["cat", "dog", "cat"]).dictionary_encode()
+    pictures = pa.array([data] * 3, pa.binary_view())
+    index, reader = opened(tmp_path, parquet({"image": pictures, "text": texts}))
+    raw = [reader.read_raw(index.location(row)) for row in range(3)]
+    assert raw == [{"image": data, "text": text} for text in (b"cat", b"dog", b"cat")]
+
+
+def test_a_table_without_rows_is_no_dataset_and_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"1 empty, x\.parquet for one"):
+        opened(tmp_path, parquet({"text": pa.array([], pa.string())}))
 
 
 def test_members_name_the_column_chunks_of_their_row_group(tmp_path: Path) -> None:

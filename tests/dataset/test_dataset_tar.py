@@ -75,6 +75,15 @@ def test_a_repeated_member_makes_the_sample_broken(tmp_path: Path) -> None:
     assert "two members" in str(index.location(0).broken)
 
 
+def test_of_two_members_for_one_field_the_first_is_read_and_the_sample_is_doubtful(
+    tmp_path: Path,
+) -> None:
+    data = picture(4, 4)
+    index, reader = opened(tmp_path, [("a.jpg", data), ("a.image", b"other")])
+    assert reader.read_raw(index.location(0)) == {"image": data}
+    assert "both its image" in str(index.location(0).broken)
+
+
 @pytest.mark.parametrize("label", [b"cat", b"9223372036854775808", b"9" * 5000])
 def test_a_label_that_is_no_number_of_64_bits_is_a_corrupt_sample(
     tmp_path: Path, label: bytes

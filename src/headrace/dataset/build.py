@@ -98,7 +98,7 @@ def build_index(
     problems += [_misnamed(file) for file in listing.misnamed]
     table, classes = with_labels(_with_own_names(_in_order(table, listing.files)))
     if not table.num_rows and not problems:
-        raise NotFoundError(_nothing(storage, listing.ignored))
+        raise NotFoundError(_nothing(storage, listing))
     return Index(
         table,
         IndexMeta(
@@ -145,8 +145,11 @@ def _misnamed(file: FileInfo) -> FileProblem:
     return FileProblem(file=file.path, size=file.size, version=file.version, reason=reason)
 
 
-def _nothing(storage: Storage, ignored: Counter[str]) -> str:
-    seen = ", ".join(f"{count} x .{ending}" for ending, count in ignored.most_common(5))
+def _nothing(storage: Storage, listing: Listing) -> str:
+    parts = [f"{count} x .{ending}" for ending, count in listing.ignored.most_common(5)]
+    if listing.files:
+        parts.insert(0, f"{len(listing.files)} empty, {listing.files[0].path} for one")
+    seen = ", ".join(parts)
     return (
         f"no samples below {storage.url}: looked for {LOOKED_FOR}; "
         f"found {seen or 'no files at all'}; check the path"

@@ -1,6 +1,7 @@
 """Scans Parquet files: a row with an image, a video, a sound or a text is a sample.
 
-Media are binary columns, or structs with a binary ``bytes`` as Hugging Face writes them.
+Media are structs with a binary ``bytes`` as Hugging Face writes them, or binary columns: one that
+is called like a medium, else the first.
 The text is the column named by ``text_field``, else ``text`` or ``caption``, else, where
 there is no medium, the first column of strings. A column of integers named ``label``,
 ``cls`` or ``class`` is the label. Other columns are left out.
@@ -28,7 +29,11 @@ BATCH_ROWS = 64
 
 _LABELS = ("label", "cls", "class")
 _TEXTS = ("text", "caption")
-_MEDIA: dict[str, Kind] = {"video": "video", "mp4": "video", "audio": "audio", "sound": "audio"}
+_MEDIA: dict[str, Kind] = {
+    **dict.fromkeys(("video", "mp4"), "video"),
+    **dict.fromkeys(("audio", "sound"), "audio"),
+    **dict.fromkeys(("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp"), "image"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ def scan_parquet(source: ScanSource) -> Scan:
 def choose_columns(schema: pa.Schema, text_field: str) -> tuple[FieldColumn, ...]:
     """Return the columns that make a record, at most one for each field."""
     chosen: dict[str, FieldColumn] = {}
-    for column in schema:
+    for column in sorted(schema, key=_may_be_no_medium):
         for field, path in (_medium(column), _label(column), _text(column, text_field)):
             if field and field not in chosen:
                 chosen[field] = FieldColumn(field, path)
@@ -72,11 +77,16 @@ def choose_columns(schema: pa.Schema, text_field: str) -> tuple[FieldColumn, ...
 
 def _medium(column: pa.Field) -> tuple[str, str]:
     kind = _MEDIA.get(column.name.lower(), "image")
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+    if _is_binary(column.type):
         return kind, column.name
-    if pa.types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
+    if _has_bytes(column.type):
         return kind, f"{column.name}.bytes"
     return "", ""
+
+
+def _may_be_no_medium(column: pa.Field) -> bool:
+    """Whether a binary column may be a hash or a key as well: others are taken before it."""
+    return not _has_bytes(column.type) and column.name.lower() not in _MEDIA
 
 
 def _label(column: pa.Field) -> tuple[str, str]:
@@ -90,7 +100,23 @@ def _text(column: pa.Field, text_field: str) -> tuple[str, str]:
 
 
 def _is_text(column_type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(column_type) or pa.types.is_large_string(column_type))
+    return _values_of(column_type) in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _is_binary(column_type: pa.DataType) -> bool:
+    return _values_of(column_type) in (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def _has_bytes(column_type: pa.DataType) -> bool:
+    if not pa.types.is_struct(column_type):
+        return False
+    place = column_type.get_field_index("bytes")
+    return place >= 0 and _is_binary(column_type.field(place).type)
+
+
+def _values_of(column_type: pa.DataType) -> pa.DataType:
+    """Return the type of a column's values, whether or not each is stored only once."""
+    return column_type.value_type if pa.types.is_dictionary(column_type) else column_type
 
 
 def _first_text(schema: pa.Schema) -> dict[str, FieldColumn]:

@@ -57,11 +57,11 @@ class RowGroups:
             with RangeFile(self._storage, location.file, 0, location.file_size) as stream:
                 file = pq.ParquetFile(stream, metadata=self._footer(location))
                 table = file.read_row_group(location.block, columns=paths, use_threads=False)
+            return {path: leaf_column(table, path) for path in paths}
         except (pa.ArrowException, OSError, EOFError, ValueError) as error:
             raise CorruptSampleError(
                 f"row group {location.block} of {location.file} cannot be decoded: {error}"
             ) from error
-        return {path: leaf_column(table, path) for path in paths}
 
     def _footer(self, location: SampleLocation) -> pq.FileMetaData:
         key = (location.file, location.file_size, location.file_version)

@@ -96,9 +96,12 @@ class _Samples:
         if any(member.name == extension for member in self._members):
             self._doubt = f"two members named .{extension}"
             return
-        field = member_field(extension)
-        if any(member.field == field for member in self._members):
+        field, taken = member_field(extension), {member.field for member in self._members}
+        if field in taken:
             field = extension
+        if field in taken:
+            self._doubt = f"member .{extension} and another are both its {field}"
+            return
         if entry.issparse():
             self._doubt = f"member .{extension} is stored sparse; write the shard without --sparse"
         self._members.append(
