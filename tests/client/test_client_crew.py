@@ -1,4 +1,4 @@
-"""The decoding threads work on what is due first, and on nothing that nobody waits for."""
+"""The decoding threads work on nothing that nobody waits for."""
 
 from __future__ import annotations
 
@@ -42,11 +42,6 @@ def busy() -> Iterator[Busy]:
     yield busy
     busy.finish()
     busy.crew.close(5)
-
-
-def test_the_step_that_is_due_first_comes_first(busy: Busy) -> None:
-    busy.submit(3, WHEN_IDLE, 1, 2, 1)
-    assert busy.finish() == [1, 1, 2, 3, WHEN_IDLE]
 
 
 def test_steps_that_nobody_waits_for_any_more_are_not_made(busy: Busy) -> None:

@@ -14,7 +14,7 @@ from headrace.client.crew import WHEN_IDLE, Crew
 from headrace.client.gather import Gathered
 from headrace.client.pace import Pace, Patience
 from headrace.client.prefetch import Prefetcher, PrefetchLimits
-from headrace.core.errors import DeadlineError
+from headrace.core.errors import CallerError, DeadlineError
 
 NBYTES = 1000
 
@@ -61,6 +61,13 @@ def settled(prefetcher: Prefetcher) -> int:
 def ended(prefetcher: Prefetcher) -> None:
     prefetcher.stop()
     prefetcher.join(5)
+
+
+def test_who_waits_while_it_is_stopped_is_told_so_at_once() -> None:
+    prefetcher = prefetching([])
+    threading.Timer(0.05, prefetcher.stop).start()
+    with pytest.raises(CallerError, match="closed while step 0"):
+        prefetcher.take(0, 60)
 
 
 def test_steps_are_handed_over_in_order_whoever_made_them() -> None:

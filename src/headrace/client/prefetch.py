@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.client.gather import Gathered
-from headrace.core.errors import DeadlineError
+from headrace.core.errors import CallerError, DeadlineError
 
 
 class GathersSteps(Protocol):
@@ -71,14 +71,17 @@ class Prefetcher:
         """Wait for a step and hand it over; steps are taken in order.
 
         Raises:
+            CallerError: the prefetcher was stopped.
             DeadlineError: it did not come within ``timeout_s``.
             BaseException: whatever making the step ended with.
         """
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while step not in self._ready:
+                if self._stopped:
+                    raise CallerError(f"the loader was closed while step {step} was waited for")
                 left = deadline - time.monotonic()
-                if left <= 0 or self._stopped:
+                if left <= 0:
                     raise DeadlineError(f"step {step} did not come within {timeout_s:g} s")
                 self._changed.wait(min(left, 1.0))
             result = self._ready.pop(step)
