@@ -268,7 +268,7 @@ class PiecewiseSocket:
     def makefile(self, *_: object, **__: object) -> PiecewiseSocket:
         return self
 
-    def recv_into(self, view: memoryview) -> int:
+    def recv_into(self, view: memoryview, _size: int = 0, _flags: int = 0) -> int:
         size = self._sizes.pop(0) if self._sizes else len(view)
         part = self._data[: min(size, len(view))]
         view[: len(part)] = part

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import msgspec
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from headrace.wire.frames import (
     PREFIX,
     FieldHeader,
     FrameHeader,
+    HeldStream,
     encode_frame,
     field_of,
     fresh_memory,
@@ -50,7 +49,7 @@ def field(dtype: str, nbytes: int, *shape: int) -> FieldHeader:
 )
 def test_what_is_no_frame_is_refused(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        read_frame(io.BytesIO(data), fresh_memory)
+        read_frame(HeldStream(data), fresh_memory)
 
 
 def test_every_kind_of_value_comes_back_as_it_was() -> None:
@@ -60,7 +59,7 @@ def test_every_kind_of_value_comes_back_as_it_was() -> None:
     }  # fmt: skip
     fields, payload = pack_fields(record)
     parts = encode_frame(FrameHeader(kind="tensor", fields=fields), payload)
-    stream = io.BytesIO(b"".join(bytes(part) for part in parts))
+    stream = HeldStream(b"".join(bytes(part) for part in parts))
     back = record_of(*read_frame(stream, fresh_memory))
     assert back.keys() == record.keys()
     for name, value in record.items():

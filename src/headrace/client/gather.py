@@ -262,7 +262,7 @@ class Gatherer:
                 elif self._read_frame(work, call, call.answer):
                     self._end_call(work, call)
                     return
-                if not call.answer.pending:
+                if not call.answer.more_nowait():
                     return
         except RemoteError as error:
             assert call is not None

@@ -7,7 +7,6 @@ no code travels.
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
 from headrace.wire.frames import (
     FrameHeader,
+    HeldStream,
     encode_frame,
     fresh_memory,
     pack_fields,
@@ -80,7 +80,7 @@ def run_isolated(
         memory_bytes=limits.memory_bytes,
     )
     answer = _ask_child(task, limits.seconds, location.key)
-    header, buffers = read_frame(io.BytesIO(answer), fresh_memory)
+    header, buffers = read_frame(HeldStream(answer), fresh_memory)
     if header.kind == "missing":
         raise CorruptSampleError(header.reason)
     return record_of(header, buffers)

@@ -52,10 +52,22 @@ class Answer:
         self._body = Body(reader, length=response.length, chunked=bool(response.chunked))
         self._peer = peer
 
-    @property
-    def pending(self) -> bool:
-        """More of the answer can be read without waiting for the network."""
-        return self._reader.pending > 0
+    def more_nowait(self) -> bool:
+        """Tell whether more can be read without waiting for the network.
+
+        At the end of a connection there is nothing to wait for either; the next read tells.
+        """
+        try:
+            return self._reader.more_nowait()
+        except OSError as error:
+            raise _named(error, self._peer) from error
+
+    def take(self, count: int) -> memoryview:
+        """Return the next bytes, valid until the next read; fewer only at the end of the body."""
+        try:
+            return self._body.take(count)
+        except (OSError, ValueError) as error:
+            raise _named(error, self._peer) from error
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill ``buffer``; fewer bytes, or 0, only at the end of the body."""
@@ -176,7 +188,7 @@ class Connection:
             if self._http is None:
                 self._open()
             assert self._http is not None
-            self._http.sock.settimeout(self.endpoint.read_timeout_s)
+            self.set_read_timeout(self.endpoint.read_timeout_s)
             self._http.request(method, path, body or None, self._headers())
 
     def _read_head(self) -> http.client.HTTPResponse:
@@ -297,7 +309,7 @@ def _named(error: Exception, peer: str) -> HeadraceError:
                 f"{peer}: its certificate is not trusted ({error.verify_message}); "
                 "give ca_file, or the name that the certificate was made for"
             )
-        case TimeoutError():
+        case TimeoutError() | BlockingIOError():
             return DeadlineError(f"{peer}: no answer in time; is it overloaded or cut off?")
         case OSError():
             said = error.strerror or str(error) or type(error).__name__

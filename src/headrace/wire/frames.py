@@ -17,8 +17,11 @@ The last frame of an answer has kind ``end``; an answer without it was cut off.
 
 from __future__ import annotations
 
+import io
+import math
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal, Protocol
 
 import msgspec
@@ -78,12 +81,24 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``unreadable``."""
 
 
-class ReadInto(Protocol):
-    """The part of a binary stream that frames are read from."""
+class Stream(Protocol):
+    """What frames are read from."""
 
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        """Fill some of ``buffer``; 0 at the end of the stream."""
+    def take(self, count: int, /) -> memoryview:
+        """Return the next bytes, valid until the next read; fewer only at the end."""
         ...
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill ``buffer``; fewer bytes only at the end."""
+        ...
+
+
+class HeldStream(io.BytesIO):
+    """Frames that are already here."""
+
+    def take(self, count: int, /) -> memoryview:
+        """Return the next bytes; fewer only at the end."""
+        return memoryview(self.read(count))
 
 
 Allocate = Callable[[FrameHeader], Sequence[memoryview]]
@@ -155,33 +170,43 @@ def encode_head(header: FrameHeader) -> bytes:
     return PREFIX.pack(MAGIC, len(text), sum(field.nbytes for field in header.fields)) + text
 
 
-def read_frame(stream: ReadInto, allocate: Allocate) -> tuple[FrameHeader, Sequence[memoryview]]:
+def read_frame(stream: Stream, allocate: Allocate) -> tuple[FrameHeader, Sequence[memoryview]]:
     """Read one frame straight into the memory that ``allocate`` gives.
 
     Raises:
         ProtocolError: the stream ends early, is not a sequence of frames, a length does not
             add up, or the payload's digest is not the header's.
     """
-    prefix = bytearray(PREFIX.size)
-    _fill(stream, memoryview(prefix))
+    header, payload_bytes = _read_header(stream)
+    if sum([field.nbytes for field in header.fields]) != payload_bytes:
+        raise ProtocolError(f"sample {header.sample}: the fields' lengths do not add up")
+    if not header.fields:
+        return header, ()
+    buffers = allocate(header)
+    for field, buffer in zip(header.fields, buffers, strict=True):
+        if buffer.nbytes != field.nbytes:
+            raise ValueError(f"{buffer.nbytes} B given for field {field.name!r} of {field.nbytes}")
+        if stream.readinto(buffer) < field.nbytes:
+            raise _cut_off()
+    if payload_digest(buffers) != header.digest:
+        raise ProtocolError(f"sample {header.sample}: the payload's digest is wrong")
+    return header, buffers
+
+
+def _read_header(stream: Stream) -> tuple[FrameHeader, int]:
+    """Return a frame's header and the length of its payload."""
+    prefix = stream.take(PREFIX.size)
+    if len(prefix) < PREFIX.size:
+        raise _cut_off()
     magic, header_bytes, payload_bytes = PREFIX.unpack(prefix)
     if magic != MAGIC or header_bytes > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
         raise ProtocolError(
             f"not a frame: it starts with {bytes(prefix)!r}; is the address an agent's?"
         )
-    text = bytearray(header_bytes)
-    _fill(stream, memoryview(text))
-    header = _decode_header(text)
-    if sum(field.nbytes for field in header.fields) != payload_bytes:
-        raise ProtocolError(f"sample {header.sample}: the fields' lengths do not add up")
-    buffers = allocate(header) if header.fields else ()
-    for field, buffer in zip(header.fields, buffers, strict=True):
-        if buffer.nbytes != field.nbytes:
-            raise ValueError(f"{buffer.nbytes} B given for field {field.name!r} of {field.nbytes}")
-        _fill(stream, buffer)
-    if buffers and payload_digest(buffers) != header.digest:
-        raise ProtocolError(f"sample {header.sample}: the payload's digest is wrong")
-    return header, buffers
+    text = stream.take(header_bytes)
+    if len(text) < header_bytes:
+        raise _cut_off()
+    return _decode_header(text), payload_bytes
 
 
 def fresh_memory(header: FrameHeader) -> list[memoryview]:
@@ -197,7 +222,7 @@ def record_of(header: FrameHeader, buffers: Sequence[memoryview]) -> Record:
     }
 
 
-def _decode_header(text: bytearray) -> FrameHeader:
+def _decode_header(text: memoryview) -> FrameHeader:
     try:
         header = _decoder.decode(text)
         for field in header.fields:
@@ -208,27 +233,25 @@ def _decode_header(text: bytearray) -> FrameHeader:
 
 
 def _check_field(field: FieldHeader) -> None:
-    if field.nbytes < 0 or min(field.shape, default=0) < 0:
+    if field.nbytes < 0 or (field.shape and min(field.shape) < 0):
         raise ValueError(f"field {field.name!r}: {field.nbytes} B of shape {field.shape}")
     if field.dtype in ("bytes", "text"):
         return
-    if field.dtype in ("int", "float"):
-        expected = 8
-    else:
-        expected = np.dtype(field.dtype).itemsize
-        for size in field.shape:
-            expected *= size
-    if (
-        expected != field.nbytes
-        or np.dtype("u1" if field.dtype in ("int", "float") else field.dtype).hasobject
-    ):
+    expected = 8
+    if field.dtype not in ("int", "float"):
+        expected = math.prod(field.shape) * _item_bytes(field.dtype)
+    if expected != field.nbytes:
         raise ValueError(f"field {field.name!r}: {field.nbytes} B for {field.dtype} {field.shape}")
 
 
-def _fill(stream: ReadInto, buffer: memoryview) -> None:
-    done = 0
-    while done < buffer.nbytes:
-        count = stream.readinto(buffer[done:])
-        if not count:
-            raise ProtocolError("the answer was cut off: the agent closed in the middle of a frame")
-        done += count
+@lru_cache(maxsize=64)
+def _item_bytes(dtype: str) -> int:
+    """Return the bytes of one item; the names that come are few, and NumPy parses slowly."""
+    found = np.dtype(dtype)
+    if found.hasobject:
+        raise ValueError(f"{dtype} is an array of Python objects")
+    return found.itemsize
+
+
+def _cut_off() -> ProtocolError:
+    return ProtocolError("the answer was cut off: the agent closed in the middle of a frame")

@@ -7,9 +7,11 @@ much it holds, so that its owner may wait for several sockets at once.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 import ssl
+import struct
 
 BUFFER_BYTES = 16384
 """Small: what is buffered is copied once more. Holds a chunk's size and a frame's header."""
@@ -18,40 +20,51 @@ BUFFER_BYTES = 16384
 MAX_LINE_BYTES = 4096
 """Longest chunk size or trailer line."""
 
+_TIMEVAL = struct.Struct("@ll")
+
 
 class SocketReader:
-    """The reading half of a socket, in the shape ``http.client`` reads a response from."""
+    """The reading half of a socket, in the shape ``http.client`` reads a response from.
+
+    Timeouts are the kernel's where there is no TLS: Python's own cost a ``poll`` before
+    every read. They show as ``BlockingIOError``.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._tls = isinstance(sock, ssl.SSLSocket)
         self._keep_open = sock.makefile("rb", buffering=0)
         self._memory = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._memory)
         self._begin = 0
         self._end = 0
 
-    @property
-    def pending(self) -> int:
-        """Bytes that can be read without waiting for the network."""
-        held = self._end - self._begin
-        return held + (self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0)
+    def more_nowait(self) -> bool:
+        """Tell whether bytes can be read without waiting for the network."""
+        if self._begin < self._end:
+            return True
+        if isinstance(self._sock, ssl.SSLSocket):
+            return self._sock.pending() > 0
+        with contextlib.suppress(BlockingIOError):
+            return self._refill(socket.MSG_DONTWAIT)
+        return False
 
-    def take_whole(self, buffer: memoryview) -> bool:
-        """Fill ``buffer`` if all of it is held already; the short way for small reads."""
+    def take(self, count: int) -> memoryview | None:
+        """Return the next bytes, valid until the next read; None unless they are held already."""
         begin = self._begin
-        end = begin + buffer.nbytes
+        end = begin + count
         if end > self._end:
-            return False
-        buffer[:] = self._view[begin:end]
+            return None
         self._begin = end
-        return True
+        return self._view[begin:end]
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill ``buffer``; fewer bytes only at the end of the stream."""
         done, wanted = self._take(buffer), buffer.nbytes
+        whole = 0 if self._tls else socket.MSG_WAITALL
         while done < wanted:
             if wanted - done >= BUFFER_BYTES:
-                count = self._sock.recv_into(buffer[done:])
+                count = self._sock.recv_into(buffer[done:], 0, whole)
             else:
                 count = self._take(buffer[done:]) if self._refill() else 0
             if not count:
@@ -80,8 +93,14 @@ class SocketReader:
         return self._sock.fileno()
 
     def set_timeout(self, seconds: float) -> None:
-        """Bound each wait for bytes."""
-        self._sock.settimeout(seconds)
+        """Bound each wait for bytes, and for room to send some."""
+        if self._tls:
+            self._sock.settimeout(seconds)
+            return
+        self._sock.settimeout(None)
+        timeval = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
 
     def flush(self) -> None:
         """Do nothing: there is no writing half here."""
@@ -112,9 +131,10 @@ class SocketReader:
             self._begin += count
         return count
 
-    def _refill(self) -> bool:
-        self._begin, self._end = 0, self._sock.recv_into(self._view)
-        return self._end > 0
+    def _refill(self, flags: int = 0) -> bool:
+        count = self._sock.recv_into(self._view, 0, flags)
+        self._begin, self._end = 0, count
+        return count > 0
 
     def _refill_behind(self) -> bool:
         """Read more behind what is held, which is moved to the front."""
@@ -144,10 +164,6 @@ class Body:
             ConnectionResetError: the peer closed before the end.
             ValueError: this is not chunked encoding.
         """
-        wanted = buffer.nbytes
-        if wanted <= self._left and self._reader.take_whole(buffer):
-            self._left -= wanted
-            return wanted
         done = 0
         while done < buffer.nbytes and (self._left or self._next_chunk()):
             piece = buffer[done:] if self._left < 0 else buffer[done : done + self._left]
@@ -158,6 +174,20 @@ class Body:
             if count < piece.nbytes:
                 return self._stop_short(done)
         return done
+
+    def take(self, count: int) -> memoryview:
+        """Return the next bytes, valid until the next read; fewer only at the end of the body.
+
+        Raises:
+            ConnectionResetError, ValueError: as ``readinto``.
+        """
+        if not self._left:
+            self._next_chunk()
+        if count <= self._left and (held := self._reader.take(count)) is not None:
+            self._left -= count
+            return held
+        memory = memoryview(bytearray(count))
+        return memory[: self.readinto(memory)]
 
     def _stop_short(self, done: int) -> int:
         if self._left < 0:
