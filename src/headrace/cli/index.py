@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from headrace.cli.tables import bytes_text, seconds_text, write_json
+from headrace.cli.tables import write_json
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.dataset.build import BuildProgress, OnProgress, build_index
 from headrace.dataset.describe import Description, describe
 from headrace.dataset.index import DEFAULT_PATH, Index
 from headrace.dataset.scan import ScanOptions
 from headrace.dataset.side import SideFiles
+from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 
 
@@ -117,7 +118,7 @@ def _report(description: Description, place: str, took_s: float, json_file: str 
     table = Table(
         box=SIMPLE_HEAD,
         title_justify="left",
-        title=f"{place} · {description.digest[:12]} · {seconds_text(took_s)}",
+        title=f"{place} · {description.digest[:12]} · {seconds(took_s)}",
     )
     for name in ("kind", "in", "samples", "bytes", "CPU to decode", "broken"):
         table.add_column(name, justify="left" if name in ("kind", "in") else "right")
@@ -126,8 +127,8 @@ def _report(description: Description, place: str, took_s: float, json_file: str 
             group.kind,
             group.container,
             f"{group.samples:,}",
-            bytes_text(group.size_bytes.total),
-            seconds_text(group.cost_s.total),
+            bytes_(group.size_bytes.total),
+            seconds(group.cost_s.total),
             f"{group.broken:,}" if group.broken else "",
         )
     Console().print(table)

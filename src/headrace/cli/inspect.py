@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.tables import bars, bytes_text, seconds_text, write_json
+from headrace.cli.tables import bars, write_json
 from headrace.dataset.build import list_dataset
 from headrace.dataset.describe import (
     Description,
@@ -21,6 +21,7 @@ from headrace.dataset.describe import (
     describe,
 )
 from headrace.dataset.index import Index
+from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 
 SHOWN = 20
@@ -57,11 +58,11 @@ def _print(description: Description, staleness: Staleness) -> None:
     console = Console()
     console.print(
         f"{description.samples:,} samples in {description.files:,} files, "
-        f"{bytes_text(description.file_bytes)}, digest {description.digest}"
+        f"{bytes_(description.file_bytes)}, digest {description.digest}"
     )
     console.print(_counts(description))
-    console.print(_spread("bytes of a sample", description, lambda g: g.size_bytes, bytes_text))
-    console.print(_spread("CPU to decode it", description, lambda g: g.cost_s, seconds_text))
+    console.print(_spread("bytes of a sample", description, lambda g: g.size_bytes, bytes_))
+    console.print(_spread("CPU to decode it", description, lambda g: g.cost_s, seconds))
     _print_list(console, "classes", [f"{n:>9,}  {c}" for c, n in description.classes.items()])
     _print_list(console, "broken samples", _broken_lines(description))
     _print_list(
@@ -80,9 +81,9 @@ def _counts(description: Description) -> Table:
             group.kind,
             group.container,
             f"{group.samples:,}",
-            bytes_text(group.size_bytes.total),
-            seconds_text(group.duration_s) if group.duration_s else "",
-            seconds_text(group.cost_s.total),
+            bytes_(group.size_bytes.total),
+            seconds(group.duration_s) if group.duration_s else "",
+            seconds(group.cost_s.total),
             f"{group.broken:,}" if group.broken else "",
         )
     return table

@@ -8,9 +8,11 @@ _BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def seconds(value: float) -> str:
-    """Return a duration with three significant digits: ``1.24 s``, ``18.3 ms``, ``410 µs``."""
+    """Return a duration with three significant digits: ``3.50 h``, ``1.24 s``, ``18.3 ms``."""
     if math.isnan(value):
         return "–"
+    if value >= 3600:
+        return f"{significant(value / 3600)} h"
     if value >= 1 or value == 0:
         return f"{significant(value)} s"
     if value >= 1e-3:
