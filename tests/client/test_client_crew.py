@@ -49,3 +49,19 @@ def test_steps_that_nobody_waits_for_any_more_are_not_made(busy: Busy) -> None:
     busy.crew.drop_steps()
     busy.submit(9)
     assert busy.finish() == [9, WHEN_IDLE]
+
+
+def test_a_crew_can_be_closed_by_one_of_its_own_threads() -> None:
+    """As the garbage collector does that happens to run there."""
+    crew, outcome, ended = Crew(2), [], threading.Event()
+
+    def close() -> None:
+        try:
+            crew.close(1)
+        except RuntimeError as error:
+            outcome.append(error)
+        ended.set()
+
+    crew.submit(0, close)
+    assert ended.wait(5)
+    assert not outcome

@@ -6,8 +6,9 @@ import heapq
 import itertools
 import math
 import threading
-import time
 from collections.abc import Callable
+
+from headrace.client.joining import join_all
 
 Task = Callable[[], None]
 
@@ -56,9 +57,7 @@ class Crew:
             self._closed = True
             self._queue.clear()
             self._changed.notify_all()
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0.0))
+        join_all(self._threads, timeout_s)
 
     def _start_one(self) -> None:
         name = f"headrace-decode-{len(self._threads)}"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from headrace.client.joining import join_all
 from headrace.core.errors import (
     AgentUnavailableError,
     AuthError,
@@ -156,7 +157,7 @@ class Fleet:
             self._members = ()
             self._changed.notify_all()
         if self._thread is not None:
-            self._thread.join(timeout_s)
+            join_all([self._thread], timeout_s)
 
     def _seat(self, member: Member) -> _Seat | None:
         """Return the seat of a member as it is now, not of an earlier life of it."""

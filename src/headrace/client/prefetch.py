@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.client.gather import Gathered
+from headrace.client.joining import join_all
 from headrace.core.errors import CallerError, DeadlineError
 
 
@@ -116,9 +117,7 @@ class Prefetcher:
 
     def join(self, timeout_s: float) -> None:
         """Wait for the threads to end, at most ``timeout_s``."""
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0.0))
+        join_all(self._threads, timeout_s)
 
     def _work(self, gatherer: GathersSteps) -> None:
         try:
