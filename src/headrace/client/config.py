@@ -86,7 +86,8 @@ class LoaderConfig:
     """Fail at the start unless every agent answers; otherwise one warning, and on without it."""
 
     workers: int | None = None
-    """Threads that decode here; None is the number of CPUs that this process may use."""
+    """Threads that decode here; None is this process's part of the CPUs that it may use, which
+    ranks on one host share evenly (``LOCAL_WORLD_SIZE``, as torchrun sets it)."""
 
     prefetch_steps: int = 8
     """Steps that may be ready or in the making."""
@@ -157,7 +158,9 @@ class LoaderConfig:
 
     def threads(self) -> int:
         """Return the number of decoding threads."""
-        return self.workers or len(os.sched_getaffinity(0))
+        ranks_here = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        share = max(int(ranks_here), 1) if ranks_here.isdigit() else 1
+        return self.workers or max(1, len(os.sched_getaffinity(0)) // share)
 
 
 def config_of(options: dict[str, Any]) -> LoaderConfig:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.client.joining import join_all
 from headrace.core.errors import (
@@ -47,7 +47,10 @@ class Member:
     name: str
     boot: str
     raw_only: str = ""
-    """Why it is asked for raw bytes only; empty when it transforms."""
+    """Why it said that it serves raw bytes only; it may come round, so it is asked all the same."""
+
+    distrusted: str = ""
+    """Why it is asked for raw bytes only, whatever it offers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +145,7 @@ class Fleet:
                 if seat.name == member.name and not seat.distrusted:
                     seat.distrusted = reason
                     logger.warning("agent %s is asked for raw bytes only: %s", seat.name, reason)
-                    seat.member = seat.member and _raw_only(seat.member, reason)
+                    seat.member = seat.member and replace(seat.member, distrusted=reason)
             self._publish()
 
     def statistics(self) -> tuple[AgentStatistics, ...]:
@@ -210,9 +213,12 @@ class Fleet:
                 logger.warning("agent %s is back", answer.agent)
             seat.name, seat.in_a_row = answer.agent, 0
             seat.reason = answer.reason
-            reason = seat.distrusted or (answer.reason if answer.mode == "raw-only" else "")
             seat.member = Member(
-                endpoint=seat.endpoint, name=answer.agent, boot=answer.boot, raw_only=reason
+                endpoint=seat.endpoint,
+                name=answer.agent,
+                boot=answer.boot,
+                raw_only=answer.reason if answer.mode == "raw-only" else "",
+                distrusted=seat.distrusted,
             )
             seat.roster = roster
             self._publish()
@@ -271,10 +277,6 @@ class Fleet:
             return not self._closed
 
 
-def _raw_only(member: Member, reason: str) -> Member:
-    return Member(endpoint=member.endpoint, name=member.name, boot=member.boot, raw_only=reason)
-
-
 def _is_lost_job(error: HeadraceError) -> bool:
     return isinstance(error, RefusedError) and error.code == LOST_JOB
 
@@ -284,11 +286,11 @@ def _describe(seat: _Seat) -> AgentStatistics:
     if member is None:
         state = "down" if seat.failures else "connecting"
     else:
-        state = "raw-only" if member.raw_only else "up"
+        state = "raw-only" if member.distrusted or member.raw_only else "up"
     return AgentStatistics(
         address=seat.endpoint.address,
         name=seat.name,
         state=state,
-        reason=member.raw_only if member else seat.reason,
+        reason=(member.distrusted or member.raw_only) if member else seat.reason,
         failures=seat.failures,
     )

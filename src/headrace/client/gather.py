@@ -217,7 +217,7 @@ class Gatherer:
             consumed_step=reading.consumed_step,
             step_time_s=reading.step_time_s,
             wait_s=self._wait_s(step),
-            want="raw" if share.member.raw_only else "any",
+            want="raw" if share.member.distrusted else "any",
         )
 
     def _connection(self, member: Member) -> Connection:

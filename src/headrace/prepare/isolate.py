@@ -66,8 +66,8 @@ def run_isolated(
     """Apply the first ``stop`` ops to a sample's encoded fields in a child process.
 
     Raises:
-        CorruptSampleError: it cannot be decoded, or the child died or ran past its limits; a
-            sample that only ever kills its decoder is corrupt.
+        CorruptSampleError: it cannot be decoded, or the child died or ran past its limits. A
+            slow or small host may be why, but it is the third process that died of this sample.
     """
     limits = limits or IsolationLimits()
     task = IsolatedTask(
