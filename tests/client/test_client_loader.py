@@ -22,7 +22,6 @@ from headrace.core.errors import (
     ConfigError,
     CorruptSampleError,
     NotFoundError,
-    StaleIndexError,
     StorageError,
 )
 from headrace.storage.local import LocalStorage
@@ -215,7 +214,7 @@ def test_a_dataset_in_which_nothing_can_be_decoded_ends_the_loop(
         list(loader)
 
 
-def test_a_file_that_changed_after_indexing_is_never_read(
+def test_a_file_that_changed_or_vanished_after_indexing_is_never_read_and_is_listed(
     tmp_path: Path, dataset: Path, pipeline: Pipeline
 ) -> None:
     source = dataset / "cat" / "p01.jpg"
@@ -223,8 +222,17 @@ def test_a_file_that_changed_after_indexing_is_never_read(
         (tmp_path / f"{number}.jpg").write_bytes(source.read_bytes())
     with loading(tmp_path, pipeline=pipeline, batch_size=2) as loader:
         (tmp_path / "2.jpg").write_bytes(source.read_bytes() + b"more")
-        with pytest.raises(StaleIndexError, match="headrace index"):
-            list(loader)
+        (tmp_path / "3.jpg").unlink()
+        taken = [int(sample) for batch in loader for sample in batch["sample"]]
+        assert set(taken) <= {0, 1}
+        found = {item.key: item.reason for item in loader.summary().replaced}
+    assert "headrace index" in found["2.jpg"]
+    assert "is gone" in found["3.jpg"]
+    with (
+        loading(tmp_path, pipeline=pipeline, batch_size=2, on_corrupt="raise") as loader,
+        pytest.raises(CorruptSampleError, match="headrace index"),
+    ):
+        list(loader)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from headrace.core.errors import (
     HeadraceError,
     NotFoundError,
     RemoteError,
+    StaleIndexError,
     StorageError,
 )
 from headrace.core.record import Record
@@ -29,6 +30,10 @@ about 17 s."""
 RETRY_DELAY_S = 0.2
 LONGEST_DELAY_S = 5.0
 """Pause before the second attempt, doubled before each further one up to the longest [s]."""
+
+SPOILED = (CorruptSampleError, StaleIndexError)
+"""What a sample is replaced for: facts about the dataset, the same for every host. A file that
+was changed or removed after it was indexed is one of them."""
 
 UNREADABLE = (StorageError, NotFoundError)
 """What a sample is replaced for, like a corrupt one, if its bytes could not be read when it was
@@ -142,7 +147,7 @@ class Maker:
     def _guarded(self, key: SampleKey, make: Callable[[], Made]) -> Made:
         try:
             return make()
-        except CorruptSampleError as error:
+        except SPOILED as error:
             return self.replacement(key, str(error))
         except UNREADABLE as error:
             if not self._is_known_broken(key):
@@ -155,7 +160,7 @@ class Maker:
         for other in self._substitutes.of(key):
             try:
                 made = self._from_storage(other, target)
-            except CorruptSampleError as error:
+            except SPOILED as error:
                 last = error
                 continue
             except UNREADABLE as error:
