@@ -8,6 +8,7 @@ Used by one thread at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from headrace.client.columns import Part, merge, part_of, same_form
 from headrace.client.memory import Memory
 from headrace.client.tail import Tail
 from headrace.core.draws import SampleKey
-from headrace.core.record import AnyArray, Record, Value
-from headrace.wire.frames import FieldHeader, FrameHeader, record_of
+from headrace.core.record import AnyArray, Record
+from headrace.wire.frames import FieldHeader, FrameHeader, value_of
 
 Visit = tuple[int, int]
 """(sample, epoch): names a sample inside one step."""
@@ -26,89 +27,129 @@ _SCALARS = frozenset({"bytes", "text", "int", "float"})
 
 
 class Group:
-    """The rows of one media kind."""
+    """The rows of one media kind.
+
+    A field's arrays lie in one block as long as they have the form of the first of them;
+    everything else is kept row by row.
+    """
 
     def __init__(self, rows: Sequence[int], memory: Memory) -> None:
         self.rows = list(rows)
         self._slots = {row: slot for slot, row in enumerate(rows)}
         self._memory = memory
-        self._blocks: dict[str, AnyArray] = {}
-        self._records: dict[int, Record] = {}
+        self._blocks: dict[str, _Block] = {}
+        self._stacked: dict[int, tuple[str, ...]] = {}
+        """Row → its fields that lie in their block."""
+
+        self._loose: dict[int, Record] = {}
+        """Row → its other fields. A row that is settled is in both."""
 
     def place_for(self, row: int, field: FieldHeader) -> memoryview:
         """Return the memory that a frame's field is read into: in the block where it fits."""
         if field.dtype in _SCALARS or not field.nbytes:
             return memoryview(bytearray(field.nbytes))
-        place = self._place(row, field.name, field.shape, np.dtype(field.dtype))
-        if place is None:
+        block = self._blocks.get(field.name)
+        if block is None:
+            block = self._add_block(field.name, field.shape, np.dtype(field.dtype))
+        if not block.fits(field):
             return memoryview(bytearray(field.nbytes))
-        return place.reshape(-1).view(np.uint8).data
+        return block.octets(self._slots[row])
+
+    def take_frame(self, row: int, header: FrameHeader, buffers: Sequence[memoryview]) -> None:
+        """Settle a row with a frame that lies in the memory of ``place_for``."""
+        stacked, loose = [], {}
+        for field, data in zip(header.fields, buffers, strict=True):
+            block = self._blocks.get(field.name)
+            if block is not None and block.fits(field):
+                stacked.append(field.name)
+            else:
+                loose[field.name] = value_of(field, data)
+        self._stacked[row], self._loose[row] = tuple(stacked), loose
 
     def put(self, row: int, record: Record) -> None:
-        """Settle a row; arrays are moved into their block unless they lie there already."""
-        self._records[row] = {
-            name: self._settle(row, name, value) if isinstance(value, np.ndarray) else value
-            for name, value in record.items()
-        }
+        """Settle a row; arrays are moved into their block where they fit."""
+        stacked, loose = [], dict(record)
+        for name, value in record.items():
+            if isinstance(value, np.ndarray) and self._moved(row, name, value):
+                stacked.append(name)
+                del loose[name]
+        self._stacked[row], self._loose[row] = tuple(stacked), loose
+
+    def record(self, row: int) -> Record:
+        """Return the fields of a settled row; arrays may be views of blocks."""
+        slot = self._slots[row]
+        stacked = {name: self._blocks[name].array[slot, ...] for name in self._stacked[row]}
+        return {**self._loose[row], **stacked}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the blocks."""
-        return sum(block.nbytes for block in self._blocks.values())
+        return sum(block.array.nbytes for block in self._blocks.values())
 
     def finish(self, tail: Tail, keys: Sequence[SampleKey], start: int) -> Part | None:
         """Run the ops from ``start`` on and return the columns; None when no row is left."""
-        rows = [row for row in self.rows if row in self._records]
+        rows = [row for row in self.rows if row in self._loose]
         if not rows:
             return None
         blocks = self._whole_blocks(rows)
-        fields = {name for row in rows for name in self._records[row]}
+        fields = {name for row in rows for name in (*self._loose[row], *self._stacked[row])}
         if blocks is None or not tail.stacks(fields, blocks, start):
-            done = [tail.run(self._records[row], keys[row], start) for row in rows]
+            done = [tail.run(self.record(row), keys[row], start) for row in rows]
             return part_of(rows, done)
-        rest = [
-            {name: value for name, value in self._records[row].items() if name not in blocks}
-            for row in rows
-        ]
-        part = part_of(rows, rest)
+        part = part_of(rows, [self._loose[row] for row in rows])
         columns = {**part.columns, **tail.run_stacked(blocks, start)}
         return Part(part.rows, columns, part.absent)
 
-    def _place(
-        self, row: int, name: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]
-    ) -> AnyArray | None:
-        block = self._blocks.get(name)
-        if block is None:
-            block = self._blocks[name] = self._memory((len(self.rows), *shape), dtype)
-        if block.shape[1:] != shape or block.dtype != dtype:
-            return None
-        slot = self._slots[row]
-        return block[slot : slot + 1]
+    def _add_block(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Block:
+        block = _Block(self._memory((len(self.rows), *shape), dtype))
+        self._blocks[name] = block
+        return block
 
-    def _settle(self, row: int, name: str, value: AnyArray) -> Value:
-        place = self._place(row, name, value.shape, value.dtype)
-        if place is None:
-            return value
-        if _address(place) != _address(value):
-            place[0] = value
-        return place[0] if value.ndim else place.reshape(())
+    def _moved(self, row: int, name: str, value: AnyArray) -> bool:
+        block = self._blocks.get(name) or self._add_block(name, value.shape, value.dtype)
+        slot = self._slots[row]
+        if not same_form(value, block.array[slot, ...]):
+            return False
+        block.array[slot] = value
+        return True
 
     def _whole_blocks(self, rows: Sequence[int]) -> dict[str, AnyArray] | None:
         """Return the blocks cut to the settled rows; None where some row's array is elsewhere."""
-        arrays = [
-            {name: value for name, value in self._records[row].items() if _is_array(value)}
-            for row in rows
-        ]
-        first = arrays[0]
-        for other in arrays[1:]:
-            if other.keys() != first.keys() or not _alike(first, other):
-                return None
-        if any(not same_form(value, self._blocks[name][0]) for name, value in first.items()):
+        names = self._stacked[rows[0]]
+        if any(self._stacked[row] != names for row in rows):
+            return None
+        if any(
+            isinstance(value, np.ndarray) for row in rows for value in self._loose[row].values()
+        ):
             return None
         if len(rows) == len(self.rows):
-            return {name: self._blocks[name] for name in first}
+            return {name: self._blocks[name].array for name in names}
         slots = [self._slots[row] for row in rows]
-        return {name: self._blocks[name][slots] for name in first}
+        return {name: self._blocks[name].array[slots] for name in names}
+
+
+class _Block:
+    """One field's arrays of all rows, ``[n, ...]``."""
+
+    __slots__ = ("_dtype", "_octets", "_shape", "_size", "array")
+
+    def __init__(self, array: AnyArray) -> None:
+        self.array = array
+        self._dtype = array.dtype.str
+        self._shape = array.shape[1:]
+        self._size = array.nbytes // len(array)
+        self._octets: memoryview | None = None
+
+    def fits(self, field: FieldHeader) -> bool:
+        """Tell whether a frame's field has the form of the rows."""
+        return field.dtype == self._dtype and field.shape == self._shape
+
+    def octets(self, slot: int) -> memoryview:
+        """Return the bytes of one row, to be written."""
+        if self._octets is None:
+            self._octets = self.array.reshape(-1).view(np.uint8).data
+        begin = slot * self._size
+        return self._octets[begin : begin + self._size]
 
 
 class Assembly:
@@ -158,7 +199,12 @@ class Assembly:
 
     def take_frame(self, header: FrameHeader, buffers: Sequence[memoryview]) -> None:
         """Settle a sample with a frame that lies in ``memory_for``'s memory."""
-        self.put((header.sample, header.epoch), record_of(header, buffers))
+        visit = (header.sample, header.epoch)
+        group, (first, *others) = self._group(visit), self._rows[visit]
+        group.take_frame(first, header, buffers)
+        for row in others:
+            group.put(row, group.record(first))
+        del self.waiting[visit]
 
     def put(self, visit: Visit, record: Record, *, taken: int | None = None) -> None:
         """Settle a sample with a record at its target cut; ``taken`` names a substitute."""
@@ -207,16 +253,3 @@ def _renumbered(part: Part, kept: Sequence[int]) -> Part:
     absent = {name: frozenset(new[row] for row in rows) for name, rows in part.absent.items()}
     rows = np.array([new[row] for row in part.rows.tolist()], dtype=np.int64)
     return Part(rows, part.columns, absent)
-
-
-def _is_array(value: Value) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def _address(array: AnyArray) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _alike(first: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
-    return all(same_form(first[name], other[name]) for name in first)  # type: ignore[arg-type]
