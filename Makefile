@@ -21,8 +21,10 @@ check: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# ARGS="--quick" is short; ARGS="--json DIR" leaves DIR/NAME.json of each.
 bench: .venv/.dev
 	$(BIN)/python -m bench.loader $(ARGS)
+	$(BIN)/python -m bench.wire $(ARGS)
 
 .venv/.uv: requirements/bootstrap.txt
 	$(PYTHON) -m venv .venv

@@ -204,7 +204,7 @@ def _wait_until(true: Callable[[], bool]) -> None:
     while not true():
         if time.monotonic() > deadline:
             raise TimeoutError("the agent did not get everything ready; is the machine overloaded?")
-        time.sleep(0.001)
+        time.sleep(0.005)
 
 
 def _write_pictures(root: Path, count: int) -> None:
