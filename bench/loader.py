@@ -187,7 +187,7 @@ def _task(file: Path, number: int) -> Task:
 
 
 def decoded(task: Task) -> Image.Image:
-    """Decode with plain Pillow, in the DCT scaled where the crop allows, and cut as headrace does."""
+    """Decode with plain Pillow, scaled in the DCT where the crop allows; cut as headrace cuts."""
     with Image.open(task.file) as image:
         scale = task.window.scale()
         if scale > 1:
