@@ -45,6 +45,15 @@ def test_changed_gone_and_new_files_are_told_apart(tmp_path: Path) -> None:
     assert (stale.changed, stale.gone, stale.new) == (("changed.jpg",), ("gone.jpg",), ("new.jpg",))
 
 
+def test_files_without_samples_are_named_and_not_taken_for_new_ones(tmp_path: Path) -> None:
+    files = {"a.jpg": picture(8, 8), "empty.jsonl": b"", "none.tar": bytes(10240)}
+    storage = LocalStorage(write_all(tmp_path, files))
+    index = build_index(storage)
+    names = [(problem.file, problem.severity) for problem in index.problems]
+    assert names == [("empty.jsonl", "empty"), ("none.tar", "empty")]
+    assert not compare_files(index, list_dataset(storage).files)
+
+
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.lists(st.floats(0, 1e12), max_size=50))
 def test_a_distribution_is_in_order_and_counts_every_positive_value(values: list[float]) -> None:

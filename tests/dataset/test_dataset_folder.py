@@ -141,3 +141,14 @@ def test_a_file_whose_name_is_not_utf_8_is_reported_and_does_not_stop_the_build(
     assert problem.file == r"\udce9.jpg"
     assert "not UTF-8" in problem.reason
     assert Index.from_bytes(index.to_bytes()).problems == index.problems
+
+
+def test_an_empty_clip_is_broken_and_ffmpeg_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    index = build_index(LocalStorage(write_all(tmp_path, {"a.mp4": b"", "b.flac": b""})))
+    assert [index.location(i).broken for i in range(2)] == [
+        "cannot be read as video: it is empty",
+        "cannot be read as audio: it is empty",
+    ]
+    assert capfd.readouterr().err == ""

@@ -72,8 +72,14 @@ def test_a_dangling_link_is_listed_and_not_found(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to("nothing")
     storage = LocalStorage(tmp_path)
     assert [info.version for info in storage.list()] == [NOWHERE]
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match="check the spelling"):
         storage.read("gone")
+
+
+def test_a_link_to_itself_is_listed_and_hides_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("a")
+    (tmp_path / "b").write_bytes(b"")
+    assert [info.path for info in LocalStorage(tmp_path).list()] == ["a", "b"]
 
 
 def test_a_mistyped_file_name_is_answered_with_the_nearest(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def build_index(
         problems += [p for p in previous.problems if p.file in reused]
     problems += [_misnamed(file) for file in listing.misnamed]
     table, classes = with_labels(_with_own_names(_in_order(table, listing.files)))
-    if not table.num_rows and not problems:
+    if not table.num_rows and all(p.severity == "empty" for p in problems):
         raise NotFoundError(_nothing(storage, listing))
     return Index(
         table,
@@ -143,6 +143,13 @@ def list_dataset(storage: Storage) -> Listing:
 def _misnamed(file: FileInfo) -> FileProblem:
     reason = "its name is not UTF-8, so no index can hold it; rename the file"
     return FileProblem(file=file.path, size=file.size, version=file.version, reason=reason)
+
+
+def _empty(file: FileInfo) -> FileProblem:
+    reason = "there are no samples in it"
+    return FileProblem(
+        file=file.path, size=file.size, version=file.version, reason=reason, severity="empty"
+    )
 
 
 def _nothing(storage: Storage, listing: Listing) -> str:
@@ -261,13 +268,17 @@ class _Build:
     def _scan_group(self, group: list[FileInfo]) -> _Rows:
         rows, problems = RowBuilder(), []
         for file in group:
+            empty = True
             for found in self._scan_file(file):
                 if self._stop.is_set():
                     raise _Interrupted
+                empty = False
                 if isinstance(found, SampleLocation):
                     rows.append(found)
                 else:
                     problems.append(found)
+            if empty:
+                problems.append(_empty(file))
         return rows.finish(), problems
 
     def _scan_file(self, file: FileInfo) -> Scan:

@@ -42,8 +42,9 @@ class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     version: str
     reason: str
-    severity: Literal["broken", "slow"] = "broken"
-    """``slow``: every sample can be read, but not in a reasonable way."""
+    severity: Literal["broken", "slow", "empty"] = "broken"
+    """``slow``: every sample can be read, but not in a reasonable way; ``empty``: there are none,
+    and nothing is wrong."""
 
 
 class IndexMeta(msgspec.Struct, frozen=True, kw_only=True):

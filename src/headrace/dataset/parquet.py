@@ -58,7 +58,7 @@ def scan_parquet(source: ScanSource) -> Scan:
     except HeadraceError as error:
         yield source.broken(str(error))
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        yield source.broken(f"not a Parquet file that can be read: {error}")
+        yield source.broken(f"not a Parquet file that can be read: {str(error).strip()}")
 
 
 def choose_columns(schema: pa.Schema, text_field: str) -> tuple[FieldColumn, ...]:

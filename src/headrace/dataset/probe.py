@@ -7,6 +7,7 @@ decoded. A file that cannot be understood is described as broken; nothing is rai
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -118,6 +119,9 @@ def _probe_audio(stream: BinaryIO) -> Headers:
 
 
 def _open_media(stream: BinaryIO) -> InputContainer:
+    if not stream.seek(0, io.SEEK_END):  # FFmpeg would seek before its start
+        raise ValueError("it is empty")
+    stream.seek(0)
     return av.open(stream, mode="r", options={"format_whitelist": MEDIA_FORMATS})
 
 

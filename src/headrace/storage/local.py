@@ -150,7 +150,7 @@ class LocalStorage:
         self, folder: str, prefix: str, above: tuple[tuple[int, int], ...]
     ) -> Iterator[FileInfo]:
         with _translated("list", folder), os.scandir(folder) as entries:
-            found = sorted((entry.name + "/" * entry.is_dir(), entry) for entry in entries)
+            found = sorted((entry.name + "/" * _is_folder(entry), entry) for entry in entries)
         for name, entry in found:
             path = f"{prefix}/{entry.name}" if prefix else entry.name
             if name.endswith("/"):
@@ -180,6 +180,13 @@ class LocalStorage:
 
 def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself, or through a folder that is closed to this user
+        return False
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -13,7 +13,7 @@ def nearest_existing(path: Path) -> Path | None:
     """
     parent, name = _first_missing(path)
     try:
-        siblings = [entry.name for entry in parent.iterdir()]
+        siblings = [entry.name for entry in parent.iterdir() if entry.name != name]
     except OSError:
         return None
     matches = get_close_matches(name, siblings, n=1, cutoff=0.6)
