@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from headrace.demo.dataset import build_dataset
-from headrace.demo.feeds import feed_type
 from headrace.demo.proof import batch_digest
 from headrace.demo.protocol import SegmentPlan
 from headrace.demo.recipes import DatasetSize, plan_dataset
 from headrace.demo.run import DemoSettings, demo_pipeline, run_demo
 from headrace.demo.sources import carried_sources
+from headrace.demo.trainer import feed_type
 from headrace.demo.view import PlainView
 
 SMALL = DatasetSize(photos=15, captioned=2, clips=2, truncated=1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.core.record import AnyArray, Value
-from headrace.demo.protocol import SegmentEnd, SegmentPlan
+from headrace.demo.protocol import SegmentEnd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,14 +34,3 @@ class Feed(AbstractContextManager["Feed"], Protocol):
     def end(self) -> SegmentEnd:
         """Tell what became of the samples so far."""
         ...
-
-
-def feed_type(plan: SegmentPlan) -> Callable[[SegmentPlan], Feed]:
-    """Import the loader that a plan names and return what makes it."""
-    if plan.mode == "torch":
-        from headrace.demo.torchfeed import TorchFeed
-
-        return TorchFeed
-    from headrace.demo.ownfeed import OwnFeed
-
-    return OwnFeed

@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.demo.cputime import LoadingCpu
-from headrace.demo.feeds import Fed, Feed, feed_type
+from headrace.demo.feeds import Fed, Feed
 from headrace.demo.proof import batch_digest
 from headrace.demo.protocol import Failed, Message, SegmentPlan, Stepped, encode
 
@@ -108,6 +108,17 @@ def main() -> None:
         output.flush()
 
     run(plan, emit)
+
+
+def feed_type(plan: SegmentPlan) -> Callable[[SegmentPlan], Feed]:
+    """Import the loader that a plan names and return what makes it."""
+    if plan.mode == "torch":
+        from headrace.demo.torchfeed import TorchFeed
+
+        return TorchFeed
+    from headrace.demo.ownfeed import OwnFeed
+
+    return OwnFeed
 
 
 if __name__ == "__main__":
