@@ -168,6 +168,15 @@ def test_a_trace_that_is_not_there_or_cannot_be_written_says_what_to_do(tmp_path
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.timeout(30)
+def test_a_device_or_a_pipe_is_refused_and_never_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/full")):
+        with pytest.raises(CallerError, match="regular file"):
+            StepRecorder(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     recorder = StepRecorder(tmp_path / "steps.arrow")
     recorder._file.close()

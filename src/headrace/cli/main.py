@@ -84,11 +84,11 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("headrace: interrupted", err=True)
         return INTERRUPTED
-    except HeadraceError as error:
+    except BrokenPipeError:
+        return 0
+    except (HeadraceError, OSError) as error:  # such as a full disk below standard output
         if debug:
             traceback.print_exc()
         click.echo(f"headrace: {error}", err=True)
-        return error.exit_code
-    except BrokenPipeError:
-        return 0
+        return error.exit_code if isinstance(error, HeadraceError) else 1
     return result if isinstance(result, int) else 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
 
 import pyarrow as pa
@@ -93,6 +95,7 @@ class StepRecorder:
         try:
             file = FileIO(self._path, "a+")
             try:
+                _require_regular(file, self._path)
                 _claim(file, self._path)
                 end = whole_batches_end(self._path)
                 file.truncate(end)
@@ -113,6 +116,12 @@ class StepRecorder:
                 left = left[self._file.write(left) :]
         except OSError as error:
             raise _cannot_write(self._path, error) from error
+
+
+def _require_regular(file: FileIO, path: Path) -> None:
+    """Refuse what has no end or cannot be cut: a device, a pipe."""
+    if not S_ISREG(os.fstat(file.fileno()).st_mode):
+        raise CallerError(f"the trace {path} is a device or a pipe; give it a regular file")
 
 
 def _claim(file: FileIO, path: Path) -> None:
