@@ -12,10 +12,13 @@ from headrace.agent.local import LocalAgent
 
 
 def wait_until_proven(agent: LocalAgent) -> None:
-    """Wait until the agent may transform; its workers may start slowly on a busy machine."""
-    deadline = time.monotonic() + 40
-    while agent_statistics(agent)["raw_only_jobs"]:
-        assert time.monotonic() < deadline, agent_statistics(agent)
+    """Wait until the agent knows a job and transforms; that takes a while on a busy machine."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = agent_statistics(agent)
+        if found["jobs"] and not found["raw_only_jobs"]:
+            return
+        assert time.monotonic() < deadline, found
         time.sleep(0.05)
 
 

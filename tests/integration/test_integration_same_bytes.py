@@ -205,6 +205,8 @@ def test_an_agent_that_dies_and_comes_back_is_used_again(
                 agent.kill()
             if step == 6:
                 agent.start()
+            if step == 9:
+                wait_until_proven(agent)
             time.sleep(0.25)
 
         digests, counts = run_epochs(
