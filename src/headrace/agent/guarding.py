@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 
 from headrace.agent.config import AgentConfig
@@ -10,6 +11,8 @@ from headrace.agent.cpu import CpuMeter
 from headrace.agent.engine import Engine
 from headrace.policy.guard import CpuReading, Guard, GuardDecision
 from headrace.policy.lookahead_events import GuardDecided
+
+log = logging.getLogger("headrace.agent.guarding")
 
 PERIOD_S = 0.1
 """Time between two looks at the CPU [s]."""
@@ -33,7 +36,10 @@ class CpuWatch:
 
     def _look(self) -> None:
         self.reading = self._meter.read((os.getpid(), *self._engine.pool.pids))
+        before = self.decision
         self.decision = self._guard.observe(self.reading, self._engine.clock.now())
+        if self.decision.transform != before.transform:
+            log.info("%s", self.decision.reason or "the CPU is free again: transforms are back")
         self._engine.handle(
             GuardDecided(
                 workers=self.decision.workers,

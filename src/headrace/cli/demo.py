@@ -26,7 +26,7 @@ from headrace.core.errors import StorageError
     "--json", "json_file", metavar="FILE", help="Write the figures; - is standard output."
 )
 def command(quick: bool, torch: bool, directory: Path, json_file: str | None) -> int:
-    r"""Train on one machine, without and with headrace, and compare.
+    """Train on one machine, without and with headrace, and compare.
 
     Makes a dataset of real photographs and clips that installed packages carry, starts
     agents on CPUs of their own, and runs the same steps of a training loop twice: with
@@ -36,7 +36,7 @@ def command(quick: bool, torch: bool, directory: Path, json_file: str | None) ->
     Examples:
       headrace demo --quick
       headrace demo --json demo.json
-    """
+    """  # noqa: D301 - click reads the lone \b
     from headrace.demo.page import report_page
     from headrace.demo.result import result_json, tables
     from headrace.demo.run import DemoSettings, quick_settings, run_demo

@@ -75,7 +75,9 @@ class EpochSummary:
     def __str__(self) -> str:
         """Return the summary in a few lines for people."""
         counts = self.counts
-        raw = sum(counts.raw.values())
+        raw = str(sum(counts.raw.values()))
+        if counts.raw:
+            raw += f" ({', '.join(f'{code} {count}' for code, count in counts.raw.most_common())})"
         lines = [
             f"epoch {self.epoch}: {self.steps} steps, {counts.samples} samples, "
             f"waited {self.wait_s:.2f} s",

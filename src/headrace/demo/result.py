@@ -203,6 +203,12 @@ _ROWS: tuple[tuple[str, _Told, str], ...] = (
 """Label, how a figure is told, and the ratio that belongs to it."""
 
 
+def _goal(name: str, measured: float) -> str:
+    if name not in GOALS:
+        return ""
+    return f"≤ {GOALS[name]:.2f} {'met' if measured <= GOALS[name] else 'missed'}"
+
+
 def _table(title: str, comparison: Comparison, *, goals: bool, note: str) -> Table:
     ratios = msgspec.structs.asdict(comparison.ratio)
     baseline, headrace = comparison.baseline, comparison.headrace
@@ -212,7 +218,7 @@ def _table(title: str, comparison: Comparison, *, goals: bool, note: str) -> Tab
             told(baseline),
             told(headrace),
             ratio_text(ratios[name]) if name else "",
-            f"≤ {GOALS[name]:.2f}" if name in GOALS else "",
+            _goal(name, ratios[name]),
         )
         for label, told, name in _ROWS
     ]

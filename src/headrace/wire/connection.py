@@ -313,6 +313,9 @@ def _named(error: Exception, peer: str) -> HeadraceError:
             return DeadlineError(f"{peer}: no answer in time; is it overloaded or cut off?")
         case OSError():
             said = error.strerror or str(error) or type(error).__name__
-            return AgentUnavailableError(f"{peer}: {said}; is it running, is the address right?")
+            return AgentUnavailableError(
+                f"{peer}: {said}; is it running, is the address right "
+                "(https:// for an agent with TLS)?"
+            )
         case _:
             return ProtocolError(f"{peer}: not HTTP/1.1 ({error!r}); is it an agent's port?")
