@@ -218,7 +218,7 @@ def _table(title: str, comparison: Comparison, *, goals: bool, note: str) -> Tab
             told(baseline),
             told(headrace),
             ratio_text(ratios[name]) if name else "",
-            _goal(name, ratios[name]),
+            _goal(name, ratios[name]) if name else "",
         )
         for label, told, name in _ROWS
     ]
