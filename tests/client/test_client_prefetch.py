@@ -12,7 +12,7 @@ from headrace.client.batch import Batch
 from headrace.client.counts import Counts
 from headrace.client.crew import WHEN_IDLE, Crew
 from headrace.client.gather import Gathered
-from headrace.client.pace import Pace, Patience
+from headrace.client.pace import Pace, Patience, Reading
 from headrace.client.prefetch import Prefetcher, PrefetchLimits
 from headrace.core.errors import CallerError, DeadlineError
 
@@ -159,5 +159,12 @@ def test_the_pace_is_smoothed_and_says_when_a_step_is_due() -> None:
 
 def test_agents_get_half_the_time_that_is_left_but_never_less_than_the_least() -> None:
     patience = Patience(least_s=0.5, grace_s=0.1)
-    assert patience.wait_s(0.0) == 0.5
-    assert patience.wait_s(8.0) == 4.0
+    reading = Reading(consumed_step=4, step_time_s=2.0)
+    assert patience.wait_s(reading, 5) == 0.5
+    assert patience.wait_s(reading, 9) == 4.0
+
+
+def test_before_the_pace_is_known_later_steps_get_more_time() -> None:
+    patience = Patience(least_s=0.5, grace_s=0.1)
+    unknown = Reading(consumed_step=-1, step_time_s=0.0)
+    assert [patience.wait_s(unknown, step) for step in (0, 1, 7)] == [0.5, 1.0, 4.0]

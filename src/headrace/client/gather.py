@@ -183,7 +183,7 @@ class Gatherer:
         )
 
     def _wait_s(self, step: int) -> float:
-        return self._shop.patience.wait_s(self._shop.pace.read().due_in(step))
+        return self._shop.patience.wait_s(self._shop.pace.read(), step)
 
     def _ask_all(self, work: _Work) -> None:
         keys = [work.assembly.key(visit) for visit in work.assembly.waiting]

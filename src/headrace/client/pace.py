@@ -19,9 +19,13 @@ class Reading:
     step_time_s: float
     """Smoothed time of one step without waiting for data [s]; 0 before the first one ended."""
 
+    def ahead(self, step: int) -> int:
+        """Return how many other steps the loop will ask for before this one."""
+        return max(step - self.consumed_step - 1, 0)
+
     def due_in(self, step: int) -> float:
         """Return how long until the loop will ask for a step, if it never has to wait [s]."""
-        return max(step - self.consumed_step - 1, 0) * self.step_time_s
+        return self.ahead(step) * self.step_time_s
 
 
 class Pace:
@@ -59,6 +63,13 @@ class Patience:
     grace_s: float
     """Time on top before the trainer makes the sample by itself [s]."""
 
-    def wait_s(self, due_in_s: float) -> float:
-        """Return how long an agent may take: half the time left; the rest is the fallback's."""
-        return max(self.least_s, due_in_s / 2)
+    def wait_s(self, reading: Reading, step: int) -> float:
+        """Return how long an agent may take: half the time left; the rest is the fallback's.
+
+        Before the first step was measured nobody knows when the others are due. Were all of
+        them given the least only, an agent would send most of a window raw that it could well
+        have made in time, so each further step gets that much more.
+        """
+        if not reading.step_time_s:
+            return self.least_s * (1 + reading.ahead(step))
+        return max(self.least_s, reading.due_in(step) / 2)
