@@ -31,6 +31,11 @@ STEPS = 8
 """Sizes kept between one power of two and the next: at most an eighth is wasted."""
 
 
+LARGER = 2
+"""A kept block may be this many times as large as what is needed: batches of mixed kinds hold a few
+more or fewer of each, and would seldom find a block of exactly their size."""
+
+
 def plain(nbytes: int) -> Octets:
     """Return uninitialised memory of this process."""
     return np.empty(nbytes, np.uint8)
@@ -85,11 +90,18 @@ class BlockPool:
     def _take(self, size: int) -> Octets:
         with self._lock:
             self._collect()
-            kept = self._free.get(size)
-            if kept:
-                self._free_bytes -= size
-                return kept.pop()
+            fitting = [kept for kept in self._free if size <= kept <= LARGER * size]
+            if fitting:
+                return self._pop(min(fitting))
         return self._allocate(size)
+
+    def _pop(self, size: int) -> Octets:
+        blocks = self._free[size]
+        memory = blocks.pop()
+        if not blocks:
+            del self._free[size]
+        self._free_bytes -= size
+        return memory
 
     def _collect(self) -> None:
         while self._returned:
