@@ -12,7 +12,7 @@ from headrace.core.errors import StorageError
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer steps and repeats: about half a minute.")
+@click.option("--quick", is_flag=True, help="Fewer steps and repeats: about a minute.")
 @click.option("--torch", is_flag=True, help="Compare with a torch DataLoader; train a real model.")
 @click.option(
     "--dir",

@@ -73,7 +73,7 @@ class DemoSettings:
     host_work: float = 0.75
     """Share of the trainer's CPUs that the model's own work takes."""
 
-    budget_s: float = 24.0
+    budget_s: float = 19.0
     """Time for the counted steps of the main comparison, both loaders together [s]."""
 
     pairs: int = 2
@@ -82,15 +82,15 @@ class DemoSettings:
     warmup_steps: int = 4
     """Steps at the start of each segment that are not counted, for either loader."""
 
-    calibration_steps: int = 14
-    off_steps: int = 20
+    calibration_steps: int = 11
+    off_steps: int = 16
     """Steps of each loader with the premise off."""
 
 
 def quick_settings(directory: Path, *, torch: bool) -> DemoSettings:
     """Return what ``--quick`` runs: fewer steps and repeats, never another method."""
     return DemoSettings(
-        directory=directory, torch=torch, budget_s=10.0, pairs=1, calibration_steps=8, off_steps=10
+        directory=directory, torch=torch, budget_s=8.0, pairs=1, calibration_steps=6, off_steps=8
     )
 
 
