@@ -273,6 +273,9 @@ def test_a_second_agent_at_the_same_port_says_so(
         (["--root", "/tmp", "--memory", "lots"], "2GiB"),
         (["--root", "/tmp", "--workers", "-1"], "workers"),
         (["--root", "/tmp", "--config", "/nowhere.toml"], "nowhere.toml"),
+        (["--root", "/tmp", "--workers", "99999"], "for each CPU"),
+        (["--root", "/tmp", "--task-seconds", "nan"], "task_s"),
+        (["--root", "/tmp", "--lead-seconds", "nan"], "lead_s"),
     ],
 )
 def test_a_wrong_call_ends_with_one_clear_line(options: list[str], says: str, said: Said) -> None:
@@ -294,3 +297,52 @@ def test_a_configuration_file_gives_defaults_and_its_typos_are_named(
 def test_a_local_agent_that_cannot_start_says_so(tmp_path: Path) -> None:
     with pytest.raises(AgentUnavailableError, match="did not start"):
         LocalAgent([tmp_path / "nothing"], stderr=subprocess.DEVNULL).start()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('root = "/tmp"', "must be a list"),
+        ("root = [5]", "must be text, not 5"),
+        ("tls-cert = []", "must be text"),
+        ("token-file = {a = 1}", "must be text"),
+        ("workers = 1.5", "must be a whole number"),
+        ("workers = inf", "must be a whole number"),
+        ("lead-seconds = 2020-01-01", "must be text or a number"),
+    ],
+)
+def test_a_value_of_the_wrong_type_in_the_configuration_is_named(
+    line: str, says: str, tmp_path: Path, said: Said
+) -> None:
+    config = tmp_path / "agent.toml"
+    config.write_text(line)
+    words = said("--config", str(config))
+    assert says in words
+    assert words.count("\n") == 1
+
+
+def test_an_agent_that_cannot_tell_its_address_ends_with_one_line_about_it(
+    dataset: Path, tmp_path: Path, said: Said
+) -> None:
+    options = ["--root", str(dataset), "--listen", "127.0.0.1:0", "--workers", "0"]
+    words = said(*options, "--ready-file", str(tmp_path / "missing" / "ready"))
+    assert "--ready-file" in words.splitlines()[-1]
+    assert "Traceback" not in words
+
+
+def test_ctrl_c_right_after_the_start_ends_an_agent_without_tracebacks(dataset: Path) -> None:
+    command = [sys.executable, "-m", "headrace", "agent", "--root", str(dataset)]
+    command += ["--listen", "127.0.0.1:0", "--workers", "2"]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, TOKEN_VARIABLE: "0123456789abcdef"},
+        process_group=0,
+    ) as agent:
+        assert agent.stderr is not None
+        assert "answers at" in agent.stderr.readline()
+        eventually(lambda: psutil.Process(agent.pid).children())
+        os.killpg(agent.pid, signal.SIGINT)  # as a terminal does
+        assert agent.stderr.read() == ""
+        assert agent.wait(20) == 0

@@ -27,7 +27,7 @@ from headrace.agent.listening import (
 )
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
-from headrace.core.errors import ConfigError
+from headrace.core.errors import ConfigError, HeadraceError
 
 log = logging.getLogger("headrace.agent")
 
@@ -129,13 +129,15 @@ class Agent:
                     group.create_task(self._follow(parent)),
                 ]
                 await _all_started(servers)
-                on_ready(self.ready_message())
-                await self._stop.wait()
-                for server in servers:
-                    server.should_exit = True
-                await asyncio.wait(serving)
-                for task in background:
-                    task.cancel()
+                try:
+                    on_ready(self.ready_message())
+                    await self._stop.wait()
+                finally:
+                    for server in servers:
+                        server.should_exit = True
+                    await asyncio.wait(serving)
+                    for task in background:
+                        task.cancel()
         finally:
             self._service.close()
             self.engine.close()
@@ -193,14 +195,24 @@ def run_agent(
     *,
     exit_with_parent: bool = False,
 ) -> None:
-    """Run an agent in this process until it is told to stop."""
+    """Run an agent in this process until it is told to stop.
+
+    Raises:
+        HeadraceError: it cannot listen, or ``on_ready`` raised this.
+    """
     parent = os.getppid()
 
     async def run() -> None:
         await Agent(config).run(on_ready, parent=parent if exit_with_parent else None)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run())
+        try:
+            runner.run(run())
+        except ExceptionGroup as group:
+            for error in group.exceptions:
+                if isinstance(error, HeadraceError):  # what went wrong at the start
+                    raise error from None
+            raise
 
 
 class _Server(uvicorn.Server):

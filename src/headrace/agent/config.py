@@ -10,6 +10,9 @@ from pathlib import Path
 from headrace.core.errors import ConfigError
 from headrace.policy.guard import GuardLimits
 
+WORKERS_PER_CPU = 16
+"""More worker processes only take memory, also where each waits for slow storage."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listen:
@@ -99,8 +102,15 @@ class AgentConfig:
             ("worker_memory_bytes", 64 << 20),
             ("task_s", 0.1),
             ("idle_job_s", 1),
+            ("lead_s", 0),
         ):
-            if getattr(self, name) < least:
+            if not getattr(self, name) >= least:  # nor is NaN
                 raise ConfigError(f"agent.{name}={getattr(self, name)} must be at least {least}")
+        most = WORKERS_PER_CPU * len(os.sched_getaffinity(0))
+        if self.workers > most:
+            raise ConfigError(
+                f"agent.workers={self.workers} is more than {WORKERS_PER_CPU} for each CPU that "
+                f"this process may use; give {most} at most"
+            )
         if not self.name or any(c.isspace() for c in self.name):
             raise ConfigError(f"agent.name={self.name!r} must be one word; give --name")

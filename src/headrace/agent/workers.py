@@ -170,6 +170,7 @@ class WorkerPool:
                 stdin=DEVNULL,
                 pass_fds=(theirs.fileno(), self._arena.fd),
                 env={**os.environ, **_ONE_THREAD},
+                start_new_session=True,  # Ctrl-C in a terminal ends the agent, and it its workers
             )
         worker = _Worker(process, self._heard)
         await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,9 @@ RESUME_RATIO = 0.875
 """Transforms come back below this part of the threshold (0.8 → 0.7)."""
 
 _FILE = click.Path(path_type=Path)
+
+_LISTS = ("root", "allow-op")
+_TEXTS = ("listen", "unix", "token-file", "tls-cert", "tls-key", "name", "ready-file", "log-level")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,12 +66,31 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
         return
     known = [field.name.replace("_", "-") for field in fields(Given)]
     values = _read_toml(path)
-    for key in values:
+    for key, value in values.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"keys are {', '.join(known)}"
             raise ConfigError(f"{path}: unknown key {key!r}; {hint}")
+        _require_form(path, key, value)
     context.default_map = {key.replace("-", "_"): value for key, value in values.items()}
+
+
+def _require_form(path: Path, key: str, value: object) -> None:
+    """Refuse what no option is written like; click checks the rest."""
+    if key in _LISTS and not isinstance(value, list):
+        raise ConfigError(f'{path}: {key} must be a list, such as {key} = ["…"]')
+    form, name = _form_of(key)
+    for item in value if key in _LISTS and isinstance(value, list) else [value]:
+        if not isinstance(item, form):
+            raise ConfigError(f"{path}: {key} must be {name}, not {item!r}")
+
+
+def _form_of(key: str) -> tuple[type | UnionType, str]:
+    if key in _LISTS or key in _TEXTS:
+        return str, "text"
+    if key in ("workers", "ready-fd"):
+        return int, "a whole number"
+    return str | int | float, "text or a number"
 
 
 @click.command()
@@ -194,16 +217,24 @@ def _announcer(options: Given) -> Callable[[ReadyMessage], None]:
     def announce(message: ReadyMessage) -> None:
         also = f" and unix:{message.unix_socket}" if message.unix_socket else ""
         click.echo(f"headrace agent {message.name} answers at {message.address}{also}", err=True)
-        text = msgspec.json.encode(message) + b"\n"
-        if options.ready_file is not None:
-            aside = options.ready_file.with_name(f".{options.ready_file.name}.part")
-            aside.write_bytes(text)
-            aside.replace(options.ready_file)
-        if options.ready_fd is not None:
-            with os.fdopen(options.ready_fd, "wb") as pipe:
-                pipe.write(text)
+        try:
+            _tell_starter(options, msgspec.json.encode(message) + b"\n")
+        except OSError as error:
+            raise ConfigError(
+                f"the address cannot be told as --ready-file or --ready-fd ask: {error}"
+            ) from error
 
     return announce
+
+
+def _tell_starter(options: Given, text: bytes) -> None:
+    if options.ready_file is not None:
+        aside = options.ready_file.with_name(f".{options.ready_file.name}.part")
+        aside.write_bytes(text)
+        aside.replace(options.ready_file)
+    if options.ready_fd is not None:
+        with os.fdopen(options.ready_fd, "wb") as pipe:
+            pipe.write(text)
 
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
