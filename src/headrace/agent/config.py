@@ -24,6 +24,11 @@ class Listen:
 
     unix_path: str | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether only this host can connect."""
+        return self.unix_path is not None or self.host in ("127.0.0.1", "::1", "localhost")
+
     @classmethod
     def parse(cls, text: str) -> Listen:
         """Read ``HOST:PORT``, ``[v6]:PORT`` or ``unix:PATH``.

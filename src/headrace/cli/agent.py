@@ -175,6 +175,12 @@ def command(**given: Any) -> None:
         level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s: %(message)s"
     )
     config = _config(options)
+    if config.tls is None and not config.listen.is_local:
+        click.echo(
+            f"headrace: {config.listen.host} is reached from other hosts, and without --tls-cert "
+            "tokens and samples cross the network in clear",
+            err=True,
+        )
     run_agent(config, _announcer(options), exit_with_parent=options.exit_with_parent)
 
 
@@ -215,7 +221,8 @@ def _tls(options: Given) -> Any:
 
 def _announcer(options: Given) -> Callable[[ReadyMessage], None]:
     def announce(message: ReadyMessage) -> None:
-        also = f" and unix:{message.unix_socket}" if message.unix_socket else ""
+        socket = f"unix:{message.unix_socket}"
+        also = f" and {socket}" if message.unix_socket and socket != message.address else ""
         click.echo(f"headrace agent {message.name} answers at {message.address}{also}", err=True)
         try:
             _tell_starter(options, msgspec.json.encode(message) + b"\n")
