@@ -1,1 +1,1 @@
-"""Values, errors and small pure helpers that every room may use."""
+"""Values, errors and small pure functions that every room may use."""

@@ -19,6 +19,7 @@ from typing import Protocol
 import av
 import numpy as np
 import PIL
+from av import library_versions as ffmpeg_versions
 from PIL import features
 
 from headrace.core.digest import record_digest
@@ -146,7 +147,7 @@ def _version_pairs() -> Iterator[tuple[str, str]]:
     yield "libwebp", features.version_module("webp") or "absent"
     yield "pyav", av.__version__
     for name in _FFMPEG:
-        yield name, ".".join(map(str, av.library_versions[name]))
+        yield name, ".".join(map(str, ffmpeg_versions[name]))
     yield "tokenizers", _installed("tokenizers")
     yield "cpu", _cpu()
 
