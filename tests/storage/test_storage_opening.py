@@ -54,3 +54,8 @@ def test_an_unknown_scheme_names_what_is_supported(url: str, hint: str) -> None:
 def test_a_file_url_with_a_host_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CallerError, match="host 'data'"):
         open_storage("file://data/images")
+
+
+def test_an_empty_path_is_not_the_working_directory() -> None:
+    with pytest.raises(CallerError, match="empty"):
+        open_storage("")

@@ -144,3 +144,10 @@ def test_the_public_names_are_the_ops() -> None:
         "Tokenize",
         "UserOp",
     ]
+
+
+@pytest.mark.parametrize("size", [1.5, float("nan"), "32", None, True, (1,), (1, 2, 3), (8, 1.5)])
+def test_a_size_that_is_no_whole_number_is_refused_where_it_is_written(size: object) -> None:
+    for make in (ops.Resize, ops.CenterCrop, ops.RandomResizedCrop):
+        with pytest.raises(ConfigError, match="whole number"):
+            make(size)  # type: ignore[operator]

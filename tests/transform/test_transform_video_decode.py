@@ -293,6 +293,8 @@ def test_parameters_that_contradict_each_other_are_refused() -> None:
             ops.DecodeVideo(4, **wrong)
     with pytest.raises(ConfigError, match="frames=0"):
         ops.DecodeVideo(0)
+    with pytest.raises(ConfigError, match="at most"):
+        ops.DecodeVideo(10**9)
 
 
 def test_ffmpeg_writes_nothing_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:

@@ -131,8 +131,9 @@ class LoaderConfig:
             _require_at_least(name, getattr(self, name), 1)
         _require_at_least("check_every", self.check_every, 0)
         for name in ("patience_s", "grace_s", "timeout_s"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise ConfigError(f"{name}={value!r} must be more than 0 seconds")
         self.schedule()
         self.endpoints()
 
@@ -179,8 +180,10 @@ def config_of(options: dict[str, Any]) -> LoaderConfig:
     if "batch_size" not in options:
         raise ConfigError("a loader needs batch_size, the samples of one global batch")
     agents = options.get("agents", ())
-    agents = (agents,) if isinstance(agents, str) else tuple(agents)
-    return LoaderConfig(**{**options, "agents": agents})
+    agents = (agents,) if isinstance(agents, str) else agents
+    if not isinstance(agents, list | tuple) or not all(isinstance(item, str) for item in agents):
+        raise ConfigError(f"agents={agents!r} must be an address, or a list of addresses")
+    return LoaderConfig(**{**options, "agents": tuple(agents)})
 
 
 def _require_integer(name: str, value: object) -> None:

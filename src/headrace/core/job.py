@@ -33,6 +33,13 @@ class SourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Share of this source in a mixture, relative to the other weights."""
 
 
+MOST_BATCH = 1 << 24
+"""Largest global batch: its order is held in memory, by agents as well [samples]."""
+
+MOST_EPOCH = 1 << 53
+"""Longest epoch [samples]."""
+
+
 class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the samples are ordered and cut into global batches."""
 
@@ -63,8 +70,13 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 raise ConfigError(f"schedule.{name}={getattr(self, name)} must be at least 1")
         if not -(1 << 63) <= self.seed < 1 << 64:
             raise ConfigError(f"schedule.seed={self.seed} must fit into 64 bits")
-        if self.epoch_samples is not None and self.epoch_samples < 1:
-            raise ConfigError(f"schedule.epoch_samples={self.epoch_samples} must be at least 1")
+        if self.batch_size > MOST_BATCH:
+            raise ConfigError(f"schedule.batch_size={self.batch_size} must be at most {MOST_BATCH}")
+        if self.epoch_samples is not None and not 1 <= self.epoch_samples <= MOST_EPOCH:
+            raise ConfigError(
+                f"schedule.epoch_samples={self.epoch_samples} must be at least 1 and at most "
+                f"{MOST_EPOCH}"
+            )
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -25,6 +25,8 @@ def open_storage(url: str) -> Storage:
         CallerError: the scheme is not supported; names those that are, and the nearest.
         NotFoundError: there is no such directory; names the nearest one that is there.
     """
+    if not url:
+        raise CallerError("the path of the dataset is empty; is the variable set that it is from?")
     match = _SCHEME.match(url)
     if match is None or Path(url).exists():
         return LocalStorage(url)

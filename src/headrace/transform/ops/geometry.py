@@ -166,5 +166,8 @@ def _middle(length: int, wanted: int) -> int:
 
 
 def _check_size(name: str, size: int | tuple[int, int]) -> None:
-    if min(_width_height(size)) < 1:
+    sides = size if isinstance(size, tuple | list) else (size, size)
+    if len(sides) != 2 or any(isinstance(s, bool) or not isinstance(s, int) for s in sides):
+        raise ConfigError(f"{name}.size={size!r} must be a whole number or (height, width)")
+    if min(sides) < 1:
         raise ConfigError(f"{name}.size={size} must be at least 1 px")

@@ -17,6 +17,9 @@ from headrace.transform.spec import Array, Encoded, Spec, picture_size
 
 Sampling = Literal["uniform", "random", "fps"]
 
+MOST_FRAMES = 1 << 16
+"""A clip repeats frames where it is short, so its size says nothing about what is made of it."""
+
 
 class DecodeVideo(Decoder, frozen=True):
     """Decode ``frames`` frames of a clip to ``uint8 [T, H, W, 3]`` RGB.
@@ -56,6 +59,8 @@ class DecodeVideo(Decoder, frozen=True):
                 f"decode_video.frames={self.frames}, max_pixels={self.max_pixels} and max_decoded="
                 f"{self.max_decoded} must be at least 1, stream={self.stream} at least 0"
             )
+        if self.frames > MOST_FRAMES:
+            raise ConfigError(f"decode_video.frames={self.frames} must be at most {MOST_FRAMES}")
         if (self.sampling == "fps") != (self.fps is not None):
             raise ConfigError(
                 f"decode_video.fps={self.fps} and sampling={self.sampling!r}: fps belongs to "
