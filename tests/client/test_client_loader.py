@@ -26,6 +26,7 @@ from headrace.core.errors import (
 )
 from headrace.storage.local import LocalStorage
 from headrace.trace.reader import read_steps
+from headrace.trace.recorder import StepRecorder
 
 
 def test_a_row_is_what_the_pipeline_makes_of_its_sample(dataset: Path, pipeline: Pipeline) -> None:
@@ -562,3 +563,16 @@ def test_batches_are_handed_out_for_good(dataset: Path, pipeline: Pipeline) -> N
             batch["image"][:] = 0
     assert digests(batches) == before
     assert threading.current_thread().is_alive()
+
+
+def test_a_trace_that_cannot_be_written_any_more_does_not_end_the_loop(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise StorageError("cannot write the trace: no space left on the device")
+
+    monkeypatch.setattr(StepRecorder, "record", full)
+    with loading(dataset, trace=tmp_path / "steps.arrow") as loader:
+        steps = len(list(loader))
+    assert steps == len(loader)
+    assert "no space left" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 
@@ -10,8 +11,11 @@ import msgspec
 from headrace.client.config import LoaderConfig
 from headrace.client.gather import Gathered
 from headrace.client.machinery import Machinery
+from headrace.core.errors import StorageError
 from headrace.trace.recorder import StepRecorder
 from headrace.trace.steps import StepRecord
+
+logger = logging.getLogger("headrace.client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,23 @@ class StepLog:
         if self._recorder is None or self._asked is None or self._unfinished is None:
             return
         step_s = time.monotonic() - self._asked.at
-        self._recorder.record(msgspec.structs.replace(self._unfinished, step_s=step_s))
+        try:
+            self._recorder.record(msgspec.structs.replace(self._unfinished, step_s=step_s))
+        except StorageError as error:  # a full disk under a trace must not end a training job
+            logger.warning("%s; steps are recorded no longer, the loop goes on", error)
+            self._recorder = None
         self._unfinished = None
 
     def close(self) -> None:
         """Write the last step and end the file."""
         self.ended()
-        if self._recorder is not None:
-            self._recorder.close()
-            self._recorder = None
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return
+        try:
+            recorder.close()
+        except StorageError as error:
+            logger.warning("%s; the last steps are not in the trace", error)
 
     def _record(self, asked: _Asked, gathered: Gathered, wait_s: float) -> StepRecord:
         counts, batch = gathered.counts, gathered.batch
