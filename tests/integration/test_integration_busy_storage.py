@@ -18,6 +18,9 @@ from headrace.client.batch import Batch
 from integration.agents import agent_statistics
 
 STEP_S = 0.05
+ATTEMPTS = 3
+"""Whatever else the machine does can only make an attempt slower; the quickest one counts."""
+
 AgentCounts = Counter[str]
 
 
@@ -105,14 +108,16 @@ def test_raw_answers_within_a_second_and_transforms_back_within_two(
             ) as loader,
         ):
             loop = Loop(loader, agent)
-            loop.until(transforms)
-            with burning(agent_cpu, 2):
-                raw_after_s = loop.until(busy)
-                for _ in range(3):
+            raw_after_s, back_after_s = [], []
+            for _ in range(ATTEMPTS):
+                loop.until(transforms)
+                with burning(agent_cpu, 2):
+                    raw_after_s.append(loop.until(busy))
                     loop.until(busy)
-            back_after_s = loop.until(transforms)
+                back_after_s.append(loop.until(transforms))
     finally:
         os.sched_setaffinity(0, before)
-    assert raw_after_s < 1.0
-    assert back_after_s < 2.0
+    assert min(raw_after_s) < 1.0, raw_after_s
+    assert min(back_after_s) < 2.0, back_after_s
+    assert max(raw_after_s + back_after_s) < 10.0, (raw_after_s, back_after_s)
     assert loop.longest_s < 5.0
