@@ -200,7 +200,7 @@ def test_what_was_prepared_before_the_cut_changed_still_says_its_own_cut(dataset
         early, late = job.program.cuts[1:]
         job.cut = late
         job.register()
-        eventually(lambda: job.statistics()["prepared"] >= 23)
+        eventually(lambda: job.statistics()["prepared"] >= 40)
         job.register(cuts={"image": early})
         header, record = job.fetch(1)[1]
     assert (header.cut, header.ready) == (late, True)
