@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +85,63 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """Release handles; the object is not used afterwards."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy of a block, on one storage node."""
+
+    host: str
+    """Name of the node as the store knows it."""
+
+    address: str
+    """``IP:port`` that serves the copy; tells nodes apart that share a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPlace:
+    """One block of a file and the nodes that hold it."""
+
+    offset: int
+    length: int
+    replicas: tuple[Replica, ...]
+    """Live copies, the nearest to this host first; empty when all are lost."""
+
+
+@runtime_checkable
+class Locates(Protocol):
+    """A store that can tell which nodes hold a file."""
+
+    def locations(self, path: str) -> Sequence[BlockPlace]:
+        """Return a file's blocks in order, as they are placed now.
+
+        Raises:
+            NotFoundError: there is no such file.
+            StorageError: the store cannot tell; the message says why.
+        """
+        ...
+
+
+@runtime_checkable
+class Replicates(Protocol):
+    """A store whose files have a number of copies that can be changed."""
+
+    def replication(self, path: str) -> int:
+        """Return how many copies of a file are asked for.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        ...
+
+    def set_replication(self, path: str, copies: int) -> None:
+        """Ask for another number of copies; the store makes or drops them in its own time.
+
+        Readiness is what ``Locates.locations`` shows, not the return of this call.
+
+        Raises:
+            NotFoundError: there is no such file.
+            StorageError: the store refuses the number.
+        """
         ...

@@ -1,0 +1,1 @@
+"""A real HDFS on one machine, for development, tests and benchmarks."""
