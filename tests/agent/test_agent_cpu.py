@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.agent.cgroup import find_group
-from headrace.agent.cpu import CpuMeter
+from headrace.agent.cpu import CpuMeter, CpuScope
 from headrace.agent.processes import ProcessTimes
 from headrace.core.clock import ManualClock
 from headrace.core.errors import ConfigError
@@ -68,8 +68,10 @@ class Host:
         if used_s is not None:
             write(self.cgroup / "cpuacct" / path / "cpuacct.usage", f"{used_s * 1e9:.0f}\n")
 
-    def meter(self, cpus: set[int]) -> CpuMeter:
-        return CpuMeter(cpus=cpus, proc=self.proc, cgroup=self.cgroup, clock=self.clock)
+    def meter(self, cpus: set[int], scope: CpuScope = "host") -> CpuMeter:
+        return CpuMeter(
+            cpus=cpus, proc=self.proc, cgroup=self.cgroup, clock=self.clock, scope=scope
+        )
 
 
 def ticks(seconds: float) -> int:
@@ -134,30 +136,40 @@ def test_a_busy_host_counts_although_the_quota_is_free(tmp_path: Path) -> None:
     assert reading.others_cores == pytest.approx(0.95)
 
 
-def test_what_a_throttled_group_got_is_less_than_its_others_want(tmp_path: Path) -> None:
+@pytest.mark.parametrize("throttled_s", [0.0, 1.0])
+def test_a_quota_that_holds_tasks_back_is_told(tmp_path: Path, throttled_s: float) -> None:
     host = Host(tmp_path, cpus=4)
     host.groups("0::/\n")
     host.group_v2("", quota="100000")
     host.process(50, used_s=0)
     meter = host.meter({0, 1, 2, 3})
-    meter.read([50])
+    assert not meter.read([50]).held_back
     host.passes(1.0, busy={0: 0.5, 1: 0.5})
     host.process(50, used_s=0.5)
-    host.group_v2("", quota="100000", used_s=1.0, throttled_s=1.0)
-    assert meter.read([50]).others_cores == pytest.approx(1.0)
+    host.group_v2("", quota="100000", used_s=1.0, throttled_s=throttled_s)
+    reading = meter.read([50])
+    assert reading.held_back == (throttled_s > 0)
+    assert reading.others_cores == pytest.approx(0.5)
 
 
-def test_a_group_throttled_by_the_agents_own_workers_alone_is_nobody_elses(tmp_path: Path) -> None:
-    host = Host(tmp_path, cpus=4)
+def test_busy_neighbours_do_not_count_where_the_quota_is_guaranteed(tmp_path: Path) -> None:
+    host = Host(tmp_path, cpus=2)
     host.groups("0::/\n")
     host.group_v2("", quota="100000")
-    host.process(50, used_s=0)
-    meter = host.meter({0, 1, 2, 3})
-    meter.read([50])
-    host.passes(1.0, busy={0: 0.5, 1: 0.5})
-    host.process(50, used_s=1.0)
-    host.group_v2("", quota="100000", used_s=1.0, throttled_s=1.0)
-    assert meter.read([50]).others_cores == pytest.approx(0.0)
+    meter = host.meter({0, 1}, scope="group")
+    meter.read([])
+    host.passes(1.0, busy={0: 1.0, 1: 1.0})
+    host.group_v2("", quota="100000", used_s=0.25)
+    assert meter.read([]).others_cores == pytest.approx(0.25)
+
+
+def test_without_a_quota_the_host_counts_in_any_scope(tmp_path: Path) -> None:
+    host = Host(tmp_path, cpus=2)
+    host.groups("0::/\n")
+    meter = host.meter({0, 1}, scope="group")
+    meter.read([])
+    host.passes(1.0, busy={0: 1.0, 1: 0.0})
+    assert meter.read([]).others_cores == pytest.approx(1.0)
 
 
 def test_a_quota_of_version_1_is_the_capacity(tmp_path: Path) -> None:

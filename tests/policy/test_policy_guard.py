@@ -83,6 +83,39 @@ def test_a_host_with_room_allows_all_workers_and_gives_no_reason() -> None:
     assert (decision.workers, decision.reason) == (8, "")
 
 
+def share_a_quota(want: float, *, quota: float, seconds: float) -> list[GuardDecision]:
+    """Let others who want ``want`` cores, and workers who want all, share a quota by turns.
+
+    Each running thread gets an equal part of what the quota gives, on CPUs of its own, so
+    niceness does not decide; what the others do not want is the workers'.
+    """
+    guard, workers, decisions = Guard(4), 1, []
+    for number in range(round(seconds * 10)):
+        others = min(want, quota if not workers else quota / (1 + workers))
+        own = quota - others if workers else 0.0
+        reading = CpuReading(
+            capacity_cores=quota,
+            others_cores=others,
+            own_cores=own,
+            held_back=others + own >= quota * 0.99,
+        )
+        decisions.append(guard.observe(reading, number / 10))
+        workers = decisions[-1].workers
+    return decisions
+
+
+def test_under_a_quota_workers_leave_room_for_others_who_want_little() -> None:
+    decisions = share_a_quota(0.1, quota=0.45, seconds=20)
+    assert all(decision.transform for decision in decisions)
+    totals = [decision.total for decision in decisions[20:]]
+    assert 0.7 < sum(totals) / len(totals) < 0.9
+
+
+def test_under_a_quota_others_who_want_all_of_it_get_it_although_workers_took_half() -> None:
+    decisions = share_a_quota(1.0, quota=1.0, seconds=5)
+    assert not any(decision.transform for decision in decisions[30:])
+
+
 def test_a_stop_says_why_and_when_it_ends() -> None:
     decision = Guard(2).observe(look(0.95), 0.0)
     assert decision.workers == 0

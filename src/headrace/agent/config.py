@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.agent.cpu import CpuScope
 from headrace.core.errors import ConfigError
 from headrace.policy.guard import GuardLimits
 
@@ -95,6 +96,9 @@ class AgentConfig:
 
     lead_s: float = 10.0
     """How long before it is due a sample may be prepared [s]."""
+
+    cpu_scope: CpuScope = "host"
+    """Whose use of the CPU counts as others'; ``group`` where a CPU quota is guaranteed."""
 
     guard: GuardLimits = field(default_factory=GuardLimits)
     """When transforms yield to whoever else needs the CPU."""

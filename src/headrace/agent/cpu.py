@@ -2,7 +2,8 @@
 
 Two views are taken, and the tighter one counts. The CPUs of the affinity set, from
 ``/proc/stat``: all processes of the host. The control group's quota, where there is one:
-what a container was given, whatever the host has left.
+what a container was given, whatever the host has left. Where that quota is guaranteed, the
+host's view can be left out: neighbours who are busy with what is theirs take nothing away.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from headrace.agent.cgroup import CpuGroup, GroupUse, find_group
 from headrace.agent.processes import ProcessTimes
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import ConfigError
 from headrace.policy.guard import CpuReading
+
+CpuScope: TypeAlias = Literal["host", "group"]
+"""Whose use of the CPU counts: everybody's on this host, or the control group's members' only."""
 
 SHORTEST_S = 0.02
 """Readings closer together repeat the one before: the kernel counts in 10 ms ticks [s]."""
@@ -35,6 +40,7 @@ class CpuMeter:
         proc: Where procfs is mounted.
         cgroup: Where the control groups are mounted; it may be missing.
         clock: Monotonic time.
+        scope: Who counts as others; ``group`` looks at the host nevertheless if there is no quota.
 
     Raises:
         ConfigError: ``proc`` is not a procfs.
@@ -47,7 +53,9 @@ class CpuMeter:
         proc: Path = Path("/proc"),
         cgroup: Path = Path("/sys/fs/cgroup"),
         clock: Clock | None = None,
+        scope: CpuScope = "host",
     ) -> None:
+        self._scope = scope
         self._names = {f"cpu{number}" for number in (cpus or os.sched_getaffinity(0))}
         self._proc = proc
         self._clock = clock or SystemClock()
@@ -71,14 +79,19 @@ class CpuMeter:
             return self._latest
         own_cores = self._own.spent_s(own) / elapsed
         host = self._host_others(own_cores, elapsed)
-        group, use = self._group_others(own_cores, elapsed)
+        use = self._group.use() if self._group else None
+        group = self._group_others(use, own_cores, elapsed)
+        if self._scope == "group" and use is not None:
+            host = 0.0
         capacity = self._capacity(use)
+        held_back = self._is_held_back(use)
         known = self._at is not None
         self._at, self._use = now, use
         self._latest = CpuReading(
             capacity_cores=capacity,
             others_cores=min(1.0, max(host, group)) * capacity if known else 0.0,
             own_cores=own_cores if known else 0.0,
+            held_back=held_back,
         )
         return self._latest
 
@@ -91,21 +104,16 @@ class CpuMeter:
         before, self._busy_s = self._busy_s, self._host_busy_s()
         return max(0.0, (self._busy_s - before) / elapsed - own_cores) / len(self._names)
 
-    def _group_others(self, own_cores: float, elapsed: float) -> tuple[float, GroupUse | None]:
-        """Return others' share of the group's quota, and the group's totals.
-
-        While a group is held back, its tasks share what the quota gives, so what others got
-        is less than they want: it is scaled up by how much longer they were ready to run.
-        """
-        use = self._group.use() if self._group else None
+    def _group_others(self, use: GroupUse | None, own_cores: float, elapsed: float) -> float:
+        """Return others' share of the group's quota."""
         if self._group is None or use is None:
-            return 0.0, use
+            return 0.0
         members_s = self._members_s(self._group, use)
-        if self._use is None or members_s <= 0:
-            return 0.0, use
-        wanted = 1 + max(0.0, use.throttled_s - self._use.throttled_s) / members_s
-        others_cores = max(0.0, members_s / elapsed - own_cores) * wanted
-        return others_cores / use.quota_cores, use
+        return max(0.0, members_s / elapsed - own_cores) / use.quota_cores
+
+    def _is_held_back(self, use: GroupUse | None) -> bool:
+        """Return whether the quota kept the group's tasks waiting since the last reading."""
+        return use is not None and self._use is not None and use.throttled_s > self._use.throttled_s
 
     def _members_s(self, group: CpuGroup, use: GroupUse) -> float:
         """Return the CPU that the group's processes used since the last reading [s]."""

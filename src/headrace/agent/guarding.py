@@ -23,7 +23,7 @@ class CpuWatch:
 
     def __init__(self, engine: Engine, config: AgentConfig) -> None:
         self._engine = engine
-        self._meter = CpuMeter(clock=engine.clock)
+        self._meter = CpuMeter(clock=engine.clock, scope=config.cpu_scope)
         self._guard = Guard(max(config.workers, 1), config.guard)
         self.reading: CpuReading = self._meter.read(())
         self.decision: GuardDecision = self._guard.observe(self.reading, engine.clock.now())

@@ -53,6 +53,9 @@ class CpuReading:
     own_cores: float
     """Cores used by the agent and its workers."""
 
+    held_back: bool = False
+    """A quota kept tasks waiting: it does not tell whose, and niceness does not help there."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuardDecision:
@@ -99,7 +102,7 @@ class Guard:
         self._own += trust * (reading.own_cores / reading.capacity_cores - self._own)
         limit = self._limits.resume_share if self._tripped else self._limits.stop_share
         self._tripped = self._others > limit
-        workers = 0 if self._tripped else self._allowed(reading.capacity_cores)
+        workers = 0 if self._tripped else self._allowed(reading)
         return GuardDecision(
             transform=not self._tripped,
             workers=workers,
@@ -116,8 +119,16 @@ class Guard:
             return 1.0
         return 1.0 - exp(-elapsed / self._limits.smoothing_s)
 
-    def _allowed(self, capacity_cores: float) -> int:
-        left_cores = (self._limits.stop_share - self._others) * capacity_cores
+    def _allowed(self, reading: CpuReading) -> int:
+        """Return how many workers fill what others leave of the threshold.
+
+        What is left is rarely a whole number of cores. It is rounded up, for workers yield to
+        others; but not while a quota holds tasks back, for then nobody yields: the last worker
+        pauses until its use, on average, is what is left.
+        """
+        left_cores = (self._limits.stop_share - self._others) * reading.capacity_cores
+        if reading.held_back and self._own * reading.capacity_cores > left_cores:
+            return min(self._workers, int(left_cores))
         return max(1, min(self._workers, ceil(left_cores)))
 
     def _reason(self, workers: int, capacity_cores: float) -> str:
