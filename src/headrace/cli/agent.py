@@ -21,6 +21,7 @@ from headrace.core.errors import ConfigError, NotFoundError
 if TYPE_CHECKING:
     from headrace.agent.agent import ReadyMessage
     from headrace.agent.config import AgentConfig
+    from headrace.agent.cpu import CpuScope
 
 RESUME_RATIO = 0.875
 """Transforms come back below this part of the threshold (0.8 → 0.7)."""
@@ -28,7 +29,17 @@ RESUME_RATIO = 0.875
 _FILE = click.Path(path_type=Path)
 
 _LISTS = ("root", "allow-op")
-_TEXTS = ("listen", "unix", "token-file", "tls-cert", "tls-key", "name", "ready-file", "log-level")
+_TEXTS = (
+    "listen",
+    "unix",
+    "token-file",
+    "tls-cert",
+    "tls-key",
+    "name",
+    "cpu-scope",
+    "ready-file",
+    "log-level",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +60,7 @@ class Given:
     lead_seconds: float
     allow_op: tuple[str, ...]
     cpu_threshold: float
+    cpu_scope: CpuScope
     ready_file: Path | None
     ready_fd: int | None
     exit_with_parent: bool
@@ -147,6 +159,14 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     show_default=True,
     help="Others' share of the CPU above which raw bytes are served; 1: never.",
 )
+@click.option(
+    "--cpu-scope",
+    type=click.Choice(["host", "group"]),
+    default="host",
+    show_default=True,
+    help="Who the others are: all processes of the host, or those under the same CPU quota, "
+    "for a container whose quota is guaranteed.",
+)
 @click.option("--ready-file", type=_FILE, help="Gets the address as JSON once it answers.")
 @click.option("--ready-fd", type=int, help="The same to an open descriptor.")
 @click.option("--exit-with-parent", is_flag=True, help="End when the process that started it ends.")
@@ -201,6 +221,7 @@ def _config(options: Given) -> AgentConfig:
         task_s=options.task_seconds,
         lead_s=options.lead_seconds,
         allowed_ops=options.allow_op,
+        cpu_scope=options.cpu_scope,
         guard=GuardLimits(
             stop_share=options.cpu_threshold,
             resume_share=options.cpu_threshold * RESUME_RATIO,
