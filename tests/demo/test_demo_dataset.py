@@ -13,7 +13,8 @@ from PIL import Image
 
 from headrace.core.errors import StorageError
 from headrace.demo.dataset import DemoDataset, build_dataset
-from headrace.demo.recipes import DatasetSize, plan_dataset
+from headrace.demo.encode import FRAME_RATE, clip_bytes, read_frames
+from headrace.demo.recipes import ClipRecipe, DatasetSize, plan_dataset
 from headrace.demo.sources import Source
 
 SIZE = DatasetSize(photos=6, captioned=2, clips=1, truncated=1)
@@ -106,6 +107,18 @@ def test_a_clip_has_the_planned_frames(tmp_path: Path, sources: tuple[Source, ..
         frames = list(container.decode(video=0))
     assert len(frames) == recipe.frames
     assert (frames[0].width, frames[0].height) == (recipe.width, recipe.height)
+
+
+def test_a_long_clip_repeats_its_scene_in_order_without_a_gap(
+    tmp_path: Path, sources: tuple[Source, ...]
+) -> None:
+    long = ClipRecipe(
+        file="long.mp4", source="bikes", start=0, frames=20, width=64, height=48, gop=20, repeats=3
+    )
+    data = clip_bytes(long, read_frames(sources[1].path, limit=20))
+    with av.open(io.BytesIO(data)) as container:
+        times = [frame.time for frame in container.decode(video=0)]
+    assert times == pytest.approx([number / FRAME_RATE for number in range(2 * 20 * 3)])
 
 
 def test_a_directory_that_cannot_be_written_is_one_clear_error(

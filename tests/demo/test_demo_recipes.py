@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from headrace.demo.encode import FRAME_RATE
 from headrace.demo.recipes import (
     FRAME_SIZES,
     LARGEST_MEGAPIXELS,
@@ -69,3 +70,16 @@ def test_captions_name_the_class() -> None:
     plan = plan_dataset(SOURCES, DatasetSize(), seed=1)
     recipe = plan.shards[0][1][0]
     assert recipe.source in caption(recipe)
+
+
+def test_long_clips_come_on_top_and_are_minutes_long() -> None:
+    plan = plan_dataset(SOURCES, DatasetSize(clips=2, long_clips=3), seed=1)
+    long = [clip for clip in plan.clips if clip.repeats]
+    assert len(plan.clips) == 5
+    assert len(long) == 3
+    assert all(2 * clip.frames * clip.repeats >= 60 * FRAME_RATE for clip in long)
+
+
+def test_shards_hold_as_many_photographs_as_asked_for() -> None:
+    plan = plan_dataset(SOURCES, DatasetSize(captioned=7, shard_samples=3), seed=1)
+    assert [len(members) for _, members in plan.shards] == [3, 3, 1]

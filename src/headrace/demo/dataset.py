@@ -214,10 +214,12 @@ def _describe(
 
 def _origin(recipes: Recipes, captioned: int, sources: tuple[Source, ...]) -> str:
     broken = sum(recipe.keep < 1 for recipe in recipes.photos)
+    long = sum(recipe.repeats > 0 for recipe in recipes.clips)
+    minutes = f" ({long} of them minutes long: their scene again and again)" if long else ""
     return (
         f"{credit(sources)} They are small, so {len(recipes.photos) + captioned} photographs are "
         "windows of enlarged pictures with camera-like noise, encoded again as JPEG, PNG and WebP "
         f"(1 to 8 megapixels; {captioned} of them captioned, in WebDataset shards; {broken} "
         f"truncated on purpose); {len(recipes.clips)} clips are cuts, scaled and encoded again by "
-        f"libx264, and {len(recipes.copies)} are as they came."
+        f"libx264{minutes}, and {len(recipes.copies)} are as they came."
     )

