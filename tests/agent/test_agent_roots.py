@@ -3,9 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.agent.roots import OutsideRootsError, Roots
+from headrace.agent.roots import Located, OutsideRootsError, Roots, open_located
 from headrace.core.errors import ConfigError, NotFoundError
+
+STORE = "hdfs://nn:8020/data"
 
 
 @pytest.fixture
@@ -19,11 +23,11 @@ def served(tmp_path: Path) -> Path:
 
 def test_a_dataset_inside_a_root_is_found_by_path_by_url_and_through_a_link(served: Path) -> None:
     roots = Roots([served])
-    expected = (str(served / "set"), str(served))
+    expected = Located(str(served / "set"), str(served))
     assert roots.locate(f"{served}/set") == expected
     assert roots.locate(f"file://{served}/set/") == expected
     assert roots.locate(f"{served.parent}/in") == expected
-    assert roots.locate(str(served)) == (str(served), str(served))
+    assert roots.locate(str(served)) == Located(str(served), str(served))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +38,9 @@ def test_nothing_outside_the_roots_can_be_named(served: Path, escape: str) -> No
         Roots([served]).locate(escape.format(served))
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/x", "relative/path", "", "/a\0b", "file:///a%00b"])
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/x", "relative/path", "", "/a\0b", "file:///a%00b", "hdfs:/data", "//[x"]
+)
 def test_what_is_no_place_on_this_host_is_refused(served: Path, url: str) -> None:
     with pytest.raises(OutsideRootsError):
         Roots([served]).locate(url)
@@ -50,3 +56,75 @@ def test_a_root_that_is_not_there_stops_the_agent(tmp_path: Path) -> None:
         Roots([tmp_path / "nothing"])
     with pytest.raises(ConfigError, match="--root"):
         Roots([])
+
+
+@pytest.mark.parametrize(
+    "root", ["/data", "data", "hdfs:/data", "hdfs://nn:x/data", "hdfs://nn/a/../b", "file:///data"]
+)
+def test_a_store_that_is_none_stops_the_agent(root: str) -> None:
+    with pytest.raises(ConfigError, match="--storage"):
+        Roots([], [root])
+
+
+@pytest.mark.parametrize(
+    ("spelling", "one_form"),
+    [
+        ("hdfs://nn:8020/data", "hdfs://nn:8020/data"),
+        ("HDFS://NN:8020//data/./", "hdfs://nn:8020/data"),
+        ("hdfs://nn:8020/data/a%20b/c d", "hdfs://nn:8020/data/a%20b/c%20d"),
+        ("hdfs://nn:8020/data/100%2525", "hdfs://nn:8020/data/100%2525"),
+    ],
+)
+def test_a_dataset_in_a_store_is_named_in_one_form(spelling: str, one_form: str) -> None:
+    assert Roots([], [STORE]).locate(spelling) == Located(one_form, None)
+    assert Roots([], [STORE + "/"]).locate(spelling) == Located(one_form, None)
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "hdfs://nn:8020/data-not",
+        "hdfs://nn:8020/",
+        "hdfs://nn:8020/data/../etc",
+        "hdfs://nn:8020/data/%2e%2e/etc",
+        "hdfs://nn:8020/data/a%2f..%2f..%2fetc",
+        "hdfs://nn:8020/other/data",
+        "hdfs://nn:9000/data",
+        "hdfs://other:8020/data",
+        "hdfs://user@nn:8020/data",
+        "hdfs://nn:8020/data?x",
+        "hdfs://nn:8020/data#x",
+        "hdfs://nn:8020/data%00",
+        "hdfs://nn:80x/data",
+        "hdfs://[/data",
+        "webhdfs://nn:8020/data",
+        "hdfs:///data",
+        "/data",
+        "file:///data",
+    ],
+)
+def test_nothing_outside_the_stores_can_be_named(escape: str) -> None:
+    with pytest.raises(OutsideRootsError):
+        Roots([], [STORE]).locate(escape)
+
+
+@given(st.lists(st.sampled_from(["data", "..", ".", "", "%2e%2e", "%2F", "x", "%25"]), max_size=6))
+def test_whatever_is_located_in_a_store_begins_with_the_stores_folder(parts: list[str]) -> None:
+    try:
+        found = Roots([], [STORE]).locate("hdfs://nn:8020/" + "/".join(parts))
+    except OutsideRootsError:
+        return
+    assert found.url == STORE or found.url.startswith(STORE + "/")
+    assert ".." not in found.url.split("/")
+    assert Roots([], [STORE]).locate(found.url) == found
+
+
+def test_a_whole_store_can_be_served() -> None:
+    assert Roots([], ["hdfs://nn"]).locate("hdfs://nn/any/where").url == "hdfs://nn/any/where"
+
+
+def test_a_located_directory_is_opened_with_its_roots_links(served: Path) -> None:
+    (served / "file").write_bytes(b"abc")
+    (served / "set" / "link").symlink_to(served / "file")
+    storage = open_located(Roots([served]).locate(f"{served}/set"))
+    assert storage.read("link") == b"abc"

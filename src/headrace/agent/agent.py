@@ -47,6 +47,8 @@ class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     boot: str
     pid: int
+    hosts: tuple[str, ...]
+    """Names and addresses of the storage node that it says it runs beside."""
 
 
 class Agent:
@@ -95,6 +97,7 @@ class Agent:
             name=self.config.name,
             boot=self.engine.boot,
             pid=os.getpid(),
+            hosts=self.config.hosts,
         )
 
     def stop(self) -> None:

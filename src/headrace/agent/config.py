@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.agent.cpu import CpuScope
+from headrace.agent.hosts import own_hosts
 from headrace.core.errors import ConfigError
 from headrace.policy.guard import GuardLimits
 
@@ -59,11 +60,17 @@ class TlsFiles:
 class AgentConfig:
     """One agent."""
 
-    roots: tuple[Path, ...]
-    """Directories whose files may be read; nothing else is."""
-
     token: str = field(repr=False)
     """What every request but ``/healthz`` must show."""
+
+    roots: tuple[Path, ...] = ()
+    """Directories whose files may be read; beside ``storages`` nothing else is."""
+
+    storages: tuple[str, ...] = ()
+    """URLs of remote stores' folders whose files may be read (``hdfs://…``)."""
+
+    hosts: tuple[str, ...] = field(default_factory=own_hosts)
+    """Names and addresses by which the storage knows the node that this agent runs beside."""
 
     listen: Listen = field(default_factory=Listen)
     unix_path: Path | None = None
@@ -123,3 +130,6 @@ class AgentConfig:
             )
         if not self.name or any(c.isspace() for c in self.name):
             raise ConfigError(f"agent.name={self.name!r} must be one word; give --name")
+        for host in self.hosts:
+            if not host or any(c.isspace() for c in host):
+                raise ConfigError(f"agent.hosts: {host!r} is not a host's name; give --host")

@@ -153,6 +153,7 @@ class Engine:
         job = self.jobs.pop(name)
         self.handle(JobRemoved(job=name))
         self.close_sources(job.sources)
+        asyncio.get_running_loop().run_in_executor(None, job.release)
 
     def open_sources(self, sources: Sequence[ServedSource], pipeline: str) -> None:
         """Let workers make samples of these sources."""
@@ -160,8 +161,8 @@ class Engine:
             self.pool.open_source(
                 OpenPipeline(
                     source=source.number,
-                    root=source.directory,
-                    links_within=source.links_within,
+                    url=source.place.url,
+                    links_within=source.place.links_within,
                     pipeline=pipeline,
                     allowed_ops=self.config.allowed_ops,
                 )

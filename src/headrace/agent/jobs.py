@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.agent.roots import Located
 from headrace.dataset.media import KINDS
 from headrace.policy.lookahead_events import Planned
 from headrace.policy.placement import owners
@@ -67,9 +68,7 @@ class ServedSource:
     number: int
     """Names it among all sources of all jobs."""
 
-    directory: str
-    links_within: str
-    """Root that symbolic links may lead into."""
+    place: Located
 
 
 @dataclass(slots=True)
@@ -119,6 +118,8 @@ class ServedJob:
     """Read encoded samples of each source, for raw answers."""
 
     proof: Proof
+    release: Callable[[], None]
+    """Gives back the storages; for when nothing of the job is read any more."""
 
     requests: set[int] = field(default_factory=set)
     last_used: float = 0.0

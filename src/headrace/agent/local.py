@@ -27,7 +27,7 @@ class LocalAgent:
     """Starts ``headrace agent`` on this host; it ends with this process at the latest.
 
     Args:
-        roots: Directories that it may read.
+        roots: Directories that it may read, and URLs of remote stores.
         listen: ``HOST:PORT`` (0: any free port) or ``unix:PATH``.
         token: Bearer token; a new one unless given. It travels in the environment.
         name: Its name in rosters; unique unless given.
@@ -131,7 +131,7 @@ class LocalAgent:
     def _spawn(self, ready_fd: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "headrace", "agent", "--exit-with-parent"]
         for root in self._roots:
-            command += ["--root", root]
+            command += ["--storage" if "://" in root else "--root", root]
         command += ["--listen", self._listen, "--name", self.name, "--ready-fd", str(ready_fd)]
         with _affinity(self._cpus):
             return subprocess.Popen(

@@ -7,6 +7,8 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+from collections.abc import Callable
+from contextlib import ExitStack
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -15,11 +17,13 @@ from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
 from headrace.agent.roots import Roots
+from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import Failed
 from headrace.core.errors import CallerError, ConfigError
 from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob, open_job
 from headrace.prepare.sample import Preparer
+from headrace.storage.port import Storage
 from headrace.wire.messages import PROTOCOL_VERSION, JobRegistered, RegisterJob
 
 log = logging.getLogger("headrace.agent.registry")
@@ -54,7 +58,8 @@ class Registry:
     def __init__(self, engine: Engine, config: AgentConfig, unix_socket: str | None) -> None:
         self._engine = engine
         self._config = config
-        self._roots = Roots(config.roots)
+        self._roots = Roots(config.roots, config.storages)
+        self._storages = SharedStorages()
         self._unix_socket = unix_socket
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unproven: asyncio.Queue[ServedJob] = asyncio.Queue()
@@ -87,7 +92,19 @@ class Registry:
         Raises:
             OutsideRootsError, NotFoundError: it cannot be served.
         """
-        return Index.load(self._roots.open(url)).to_bytes()
+        with ExitStack() as taken:
+            return Index.load(self._take(url, taken)).to_bytes()
+
+    def close(self) -> None:
+        """Close the storages of all jobs."""
+        self._storages.close()
+
+    def _take(self, url: str, taken: ExitStack) -> Storage:
+        """Return a dataset's storage, which is given back when ``taken`` is closed."""
+        place = self._roots.locate(url)
+        storage = self._storages.take(place)
+        taken.callback(self._storages.give_back, place)
+        return storage
 
     async def _served(self, name: str, message: RegisterJob) -> ServedJob:
         known = self._engine.jobs.get(name)
@@ -136,8 +153,7 @@ class Registry:
         return dataclasses.replace(known, message=message, clients=clients)
 
     async def _open_first(self, message: RegisterJob) -> ServedJob:
-        opened, sources = await asyncio.to_thread(self._open_anew, message)
-        _check_cuts(message, opened)
+        opened, sources, release = await asyncio.to_thread(self._open_anew, message)
         self._engine.open_sources(sources, message.spec.pipeline)
         job = ServedJob(
             open=opened,
@@ -146,6 +162,7 @@ class Registry:
             sources=sources,
             preparers=_preparers(opened),
             proof=Proof(),
+            release=release,
         )
         if self._config.workers:
             self._unproven.put_nowait(job)
@@ -153,15 +170,21 @@ class Registry:
             job.proof.settle("this agent has no workers (--workers 0)")
         return job
 
-    def _open_anew(self, message: RegisterJob) -> tuple[OpenJob, tuple[ServedSource, ...]]:
+    def _open_anew(
+        self, message: RegisterJob
+    ) -> tuple[OpenJob, tuple[ServedSource, ...], Callable[[], None]]:
+        """Open a job's sources; returns also what gives their storages back."""
         places = [self._roots.locate(source.url) for source in message.spec.sources]
-        allowed = self._config.allowed_ops
-        opened = open_job(message.spec, allowed_ops=allowed, open_url=self._roots.open)
+        with ExitStack() as taken:
+            opened = open_job(
+                message.spec,
+                allowed_ops=self._config.allowed_ops,
+                open_url=lambda url: self._take(url, taken),
+            )
+            _check_cuts(message, opened)
+            release = taken.pop_all().close
         numbers = self._engine.next_numbers(len(places))
-        return opened, tuple(
-            ServedSource(number, directory, root)
-            for number, (directory, root) in zip(numbers, places, strict=True)
-        )
+        return opened, tuple(map(ServedSource, numbers, places)), release
 
 
 def _preparers(opened: OpenJob) -> tuple[Preparer, ...]:

@@ -1,72 +1,119 @@
-"""The directories an agent may read, and the only way it opens a dataset."""
+"""The directories and remote stores an agent may read, and the only way it opens a dataset."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headrace.core.errors import CallerError, ConfigError, NotFoundError
+from headrace.storage.address import StoreAddress
 from headrace.storage.local import LocalStorage
+from headrace.storage.opening import open_storage
+from headrace.storage.port import Storage
 
 
 class OutsideRootsError(CallerError):
     """A job names a dataset outside what this agent serves."""
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A dataset inside a root, as workers open it."""
+
+    url: str
+    """A directory, links resolved, or a store's URL in its one form."""
+
+    links_within: str | None
+    """Directory that symbolic links may lead into; None: a remote store."""
+
+
 class Roots:
-    """Configured directories. Symbolic links are resolved before anything is compared.
+    """Configured directories and stores. Nothing outside them is opened.
+
+    Symbolic links of directories are resolved before anything is compared. URLs are compared
+    as they are written, without asking the store: an agent serves ``hdfs://name/data`` to
+    jobs that use the same name for the same store.
+
+    Args:
+        directories: Directories of this host.
+        storages: URLs of remote stores.
 
     Raises:
-        ConfigError: none is given, or one is not a directory.
+        ConfigError: neither is given, one is not a directory, or one is not a store's URL.
     """
 
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        if not paths:
-            raise ConfigError("an agent needs at least one root; name a directory with --root")
-        for path in paths:
+    def __init__(self, directories: Sequence[str | Path], storages: Sequence[str] = ()) -> None:
+        if not directories and not storages:
+            raise ConfigError(
+                "an agent needs at least one root; name a directory with --root or a store with "
+                "--storage"
+            )
+        for path in directories:
             if not Path(path).is_dir():
                 raise ConfigError(f"root {path} is not a directory; create it or name another")
-        self.paths = tuple(os.path.realpath(path) for path in paths)
+        self.directories = tuple(os.path.realpath(path) for path in directories)
+        self.storages = tuple(_storage_root(url) for url in storages)
 
-    def locate(self, url: str) -> tuple[str, str]:
-        """Return (directory, root that holds it) of a dataset's URL.
+    def locate(self, url: str) -> Located:
+        """Return how a dataset is opened.
 
         Raises:
             OutsideRootsError: it leads outside every root, also by ``..`` or a link. Whether
                 anything is there is not told.
-            NotFoundError: there is no such directory inside the root.
+            NotFoundError: there is no such directory inside a root. Stores are not asked.
         """
-        real = os.path.realpath(_path_of(url))
-        for root in self.paths:
+        if "\0" in unquote(url):
+            raise OutsideRootsError(f"{url!r} has a zero byte in it; give an absolute path")
+        if url.startswith("/"):
+            return self._locate_directory(url, url)
+        if url.startswith("file:"):
+            return self._locate_directory(url, unquote(urlsplit(url).path))
+        if "://" in url:
+            return self._locate_in_store(url)
+        raise OutsideRootsError(
+            f"{url} is a relative path, which means nothing on another host; give an absolute one"
+        )
+
+    def _locate_directory(self, url: str, path: str) -> Located:
+        real = os.path.realpath(path)
+        for root in self.directories:
             if real == root or real.startswith(root.rstrip("/") + "/"):
                 if not os.path.isdir(real):  # noqa: PTH112 - Path's raises without permission
                     raise NotFoundError(f"no directory at {url} on this agent's host")
-                return real, root
+                return Located(real, root)
         raise OutsideRootsError(
             f"{url} is outside this agent's roots; start the agent with --root for it, "
             "or use the path by which the agent's host knows the dataset"
         )
 
-    def open(self, url: str) -> LocalStorage:
-        """Open a dataset; links inside it may lead anywhere in the same root, no further."""
-        directory, root = self.locate(url)
-        return LocalStorage(directory, links_within=root)
+    def _locate_in_store(self, url: str) -> Located:
+        try:
+            wanted = StoreAddress.parse(url)
+        except CallerError as error:
+            raise OutsideRootsError(str(error)) from error
+        if not any(root.holds(wanted) for root in self.storages):
+            raise OutsideRootsError(
+                f"{url} is outside this agent's stores; start the agent with --storage for it, "
+                "or name the store as the agent does"
+            )
+        return Located(wanted.url, None)
 
 
-def _path_of(url: str) -> str:
-    parts = urlsplit(url)
-    if "\0" in unquote(url):
-        raise OutsideRootsError(f"{url!r} has a zero byte in it; give an absolute path")
-    if parts.scheme == "file":
-        return unquote(parts.path)
-    if parts.scheme and not url.startswith("/"):
-        raise OutsideRootsError(
-            f"{url}: this agent serves directories of its host only; give a path or a file: URL"
-        )
-    if not url.startswith("/"):
-        raise OutsideRootsError(
-            f"{url} is a relative path, which means nothing on another host; give an absolute one"
-        )
-    return url
+def open_located(place: Located) -> Storage:
+    """Open a dataset that ``Roots`` located; what its links lead to is checked at each read."""
+    if place.links_within is None:
+        return open_storage(place.url)
+    return LocalStorage(place.url, links_within=place.links_within)
+
+
+def _storage_root(url: str) -> StoreAddress:
+    try:
+        address = StoreAddress.parse(url)
+    except CallerError as error:
+        raise ConfigError(f"--storage: {error}") from error
+    if address.scheme == "file":
+        raise ConfigError(f"--storage {url} is a directory of this host; name it with --root")
+    return address

@@ -112,8 +112,9 @@ class Service:
         await self._registry.run()
 
     def close(self) -> None:
-        """Start no more reads."""
+        """Start no more reads, and close what was read."""
         self._source.reader.close()
+        self._registry.close()
 
     async def _healthz(self, _: Request) -> Response:
         return Response(b"ok\n", media_type="text/plain")

@@ -26,11 +26,11 @@ class OpenPipeline(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     source: int
     """The agent's number of (job, source)."""
 
-    root: str
-    """Directory of the source's files."""
+    url: str
+    """Directory of the source's files, or their store's URL."""
 
-    links_within: str
-    """Directory that symbolic links may lead into."""
+    links_within: str | None
+    """Directory that symbolic links may lead into; None in a remote store."""
 
     pipeline: str
     allowed_ops: tuple[str, ...]

@@ -17,6 +17,8 @@ import socket
 from collections.abc import Sequence
 
 from headrace.agent.arena import Extent, pieces
+from headrace.agent.roots import Located
+from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import (
     LENGTH,
     ClosePipeline,
@@ -47,7 +49,7 @@ from headrace.core.errors import (
 )
 from headrace.dataset.reader import SampleReader
 from headrace.prepare.sample import Preparer
-from headrace.storage.local import LocalStorage
+from headrace.storage.port import Storage
 from headrace.transform.fingerprint import fingerprint
 from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
@@ -65,6 +67,7 @@ class Worker:
         self._memory = memory
         self._sources: dict[int, OpenPipeline] = {}
         self._preparers: dict[int, Preparer] = {}
+        self._storages = SharedStorages()
 
     def run(self) -> None:
         """Serve until the agent closes the link."""
@@ -76,8 +79,7 @@ class Worker:
                 case OpenPipeline():
                     self._sources[message.source] = message
                 case ClosePipeline():
-                    self._sources.pop(message.source, None)
-                    self._preparers.pop(message.source, None)
+                    self._forget(message.source)
                 case MoreMemory():
                     pass  # the task it was for is over
 
@@ -123,8 +125,19 @@ class Worker:
     def _preparer(self, source: int) -> Preparer:
         """Open a source when it is first used: one that cannot be opened harms no other."""
         if source not in self._preparers:
-            self._preparers[source] = open_preparer(self._sources[source])
+            message = self._sources[source]
+            storage = self._storages.take(place_of(message))
+            try:
+                self._preparers[source] = open_preparer(message, storage)
+            except BaseException:
+                self._storages.give_back(place_of(message))
+                raise
         return self._preparers[source]
+
+    def _forget(self, source: int) -> None:
+        message = self._sources.pop(source, None)
+        if message is not None and self._preparers.pop(source, None) is not None:
+            self._storages.give_back(place_of(message))
 
     def _room_for(self, task: Task, nbytes: int) -> tuple[Extent, ...] | None:
         if nbytes <= sum(extent.length for extent in task.extents):
@@ -156,9 +169,13 @@ class Worker:
         return data
 
 
-def open_preparer(message: OpenPipeline) -> Preparer:
+def place_of(message: OpenPipeline) -> Located:
+    """Return where a source's files are."""
+    return Located(message.url, message.links_within)
+
+
+def open_preparer(message: OpenPipeline, storage: Storage) -> Preparer:
     """Return what makes the samples of one source."""
-    storage = LocalStorage(message.root, links_within=message.links_within)
     program = Program(Pipeline.from_json(message.pipeline, allowed=message.allowed_ops))
     return Preparer(program, SampleReader(storage))
 

@@ -28,7 +28,7 @@ RESUME_RATIO = 0.875
 
 _FILE = click.Path(path_type=Path)
 
-_LISTS = ("root", "allow-op")
+_LISTS = ("root", "storage", "host", "allow-op")
 _TEXTS = (
     "listen",
     "unix",
@@ -47,6 +47,8 @@ class Given:
     """The options, as parsed."""
 
     root: tuple[Path, ...]
+    storage: tuple[str, ...]
+    host: tuple[str, ...]
     listen: str
     unix: Path | None
     token_file: Path | None
@@ -118,6 +120,19 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     "--root", multiple=True, type=_FILE, help="Directory to serve; repeatable. No other is read."
 )
 @click.option(
+    "--storage",
+    multiple=True,
+    metavar="URL",
+    help="Folder of a remote store to serve, as jobs name it (hdfs://…); repeatable.",
+)
+@click.option(
+    "--host",
+    multiple=True,
+    metavar="NAME",
+    help="Name or address by which the store knows the node beside this agent; repeatable. "
+    "This host's own unless given.",
+)
+@click.option(
     "--listen",
     default="127.0.0.1:7411",
     show_default=True,
@@ -185,6 +200,7 @@ def command(**given: Any) -> None:
     \b
     Examples:
       headrace agent --root /data --token-file ~/.headrace-token
+      headrace agent --storage hdfs://namenode:8020/data --listen 0.0.0.0:7411
       headrace agent --root /data --listen 0.0.0.0:7411 --unix /run/headrace.sock \\
           --tls-cert agent.pem --tls-key agent.key --memory 8GiB
     """  # noqa: D301 - click reads the lone \b
@@ -209,9 +225,14 @@ def _config(options: Given) -> AgentConfig:
     from headrace.policy.guard import GuardLimits
     from headrace.wire.auth import load_token
 
-    chosen: dict[str, Any] = {"name": options.name, "workers": options.workers}
+    chosen: dict[str, Any] = {
+        "name": options.name,
+        "workers": options.workers,
+        "hosts": options.host or None,
+    }
     return AgentConfig(
         roots=options.root,
+        storages=options.storage,
         token=load_token(options.token_file),
         listen=Listen.parse(options.listen),
         unix_path=options.unix.absolute() if options.unix else None,
@@ -245,6 +266,8 @@ def _announcer(options: Given) -> Callable[[ReadyMessage], None]:
         socket = f"unix:{message.unix_socket}"
         also = f" and {socket}" if message.unix_socket and socket != message.address else ""
         click.echo(f"headrace agent {message.name} answers at {message.address}{also}", err=True)
+        if options.storage:
+            click.echo(f"headrace: it runs beside {', '.join(message.hosts)}", err=True)
         try:
             _tell_starter(options, msgspec.json.encode(message) + b"\n")
         except OSError as error:

@@ -27,6 +27,9 @@ class OpenSource:
     reader: SampleReader | None
     """None on a trainer that cannot see the storage and relies on agents for bytes."""
 
+    storage: Storage | None = None
+    """What the reader reads; whoever opened it closes it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -102,7 +105,7 @@ def open_source(
         raise ConfigError(
             f"the job counts {source.samples} samples in {source.url}, its index has {len(index)}"
         )
-    return OpenSource(index=index, reader=SampleReader(storage))
+    return OpenSource(index=index, reader=SampleReader(storage), storage=storage)
 
 
 def open_job(

@@ -1,0 +1,54 @@
+"""Stores that several jobs read through one object each: connections are dear, and kept apart."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from headrace.agent.roots import Located, open_located
+from headrace.storage.port import Storage
+
+
+class SharedStorages:
+    """Opens each place once, however many use it, and closes it after the last. Thread-safe."""
+
+    def __init__(self, open_place: Callable[[Located], Storage] = open_located) -> None:
+        self._open_place = open_place
+        self._lock = threading.Lock()
+        self._open: dict[Located, Storage] = {}
+        self._users: dict[Located, int] = {}
+
+    def take(self, place: Located) -> Storage:
+        """Return the storage of a place, to be given back; blocks while it is opened.
+
+        Raises:
+            HeadraceError: it cannot be opened; there is nothing to give back then.
+        """
+        with self._lock:
+            if place in self._open:
+                self._users[place] += 1
+                return self._open[place]
+        fresh = self._open_place(place)  # may wait for a store: nobody else is held up
+        with self._lock:
+            storage = self._open.setdefault(place, fresh)
+            self._users[place] = self._users.get(place, 0) + 1
+        if storage is not fresh:
+            fresh.close()
+        return storage
+
+    def give_back(self, place: Located) -> None:
+        """Do without what one ``take`` returned."""
+        with self._lock:
+            self._users[place] -= 1
+            if self._users[place]:
+                return
+            del self._users[place]
+            storage = self._open.pop(place)
+        storage.close()
+
+    def close(self) -> None:
+        """Close what is still open; nothing is taken afterwards."""
+        with self._lock:
+            left, self._open, self._users = list(self._open.values()), {}, {}
+        for storage in left:
+            storage.close()

@@ -1,0 +1,61 @@
+"""URLs of remote stores, brought to one form so that they can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote, urlsplit
+
+from headrace.core.errors import CallerError
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """A folder of a remote store, taken apart. Pure: nothing is asked of the store."""
+
+    scheme: str
+    authority: str
+    """Host and port, or the name of a service; empty for the store's default."""
+
+    folders: tuple[str, ...]
+    """Names from the store's root down, percent signs decoded."""
+
+    @classmethod
+    def parse(cls, url: str) -> StoreAddress:
+        """Take a URL apart: letter case of scheme and host, empty folders and ``.`` do not count.
+
+        Percent signs are decoded once, before folders are looked at.
+
+        Raises:
+            CallerError: it is no URL of a store, or its path has ``..`` or a zero byte in it.
+        """
+        try:
+            parts = urlsplit(url)
+            parts.port  # noqa: B018 - raises where it is no number
+        except ValueError as error:
+            raise CallerError(f"{url!r} is not a URL: {error}") from error
+        if not parts.scheme or not url[len(parts.scheme) :].startswith("://"):
+            raise CallerError(f"{url!r} is not of the form SCHEME://HOST:PORT/PATH")
+        if parts.query or parts.fragment or "@" in parts.netloc:
+            raise CallerError(
+                f"{url!r}: a user, '?' or '#' mean nothing to a store; write '?' and '#' in a "
+                "name as %3F and %23"
+            )
+        return cls(parts.scheme, parts.netloc.lower(), _folders(url, parts.path))
+
+    def holds(self, other: StoreAddress) -> bool:
+        """Tell whether ``other`` is this folder or lies below it."""
+        return (self.scheme, self.authority) == (other.scheme, other.authority) and (
+            other.folders[: len(self.folders)] == self.folders
+        )
+
+    @property
+    def url(self) -> str:
+        """The one form of the URL, without a slash at the end of a path."""
+        return f"{self.scheme}://{self.authority}/{quote('/'.join(self.folders))}"
+
+
+def _folders(url: str, path: str) -> tuple[str, ...]:
+    names = tuple(name for name in unquote(path).split("/") if name not in ("", "."))
+    if ".." in names or "\0" in path + "".join(names):
+        raise CallerError(f"{url!r} has '..' or a zero byte in its path; write the path in full")
+    return names

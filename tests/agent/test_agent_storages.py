@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from headrace.agent.roots import Located
+from headrace.agent.storages import SharedStorages
+from headrace.core.errors import StorageError
+from headrace.storage.local import LocalStorage
+
+
+class Counted(LocalStorage):
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Opener:
+    """Opens directories, and remembers what it opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[Counted] = []
+        self.both_are_here: threading.Barrier | None = None
+
+    def __call__(self, place: Located) -> Counted:
+        if self.both_are_here is not None:
+            self.both_are_here.wait(10)
+        self.opened.append(Counted(place.url))
+        return self.opened[-1]
+
+
+def test_a_place_is_opened_once_and_closed_after_its_last_user(tmp_path: Path) -> None:
+    opener, place = Opener(), Located(str(tmp_path), None)
+    shared = SharedStorages(opener)
+    first, second = shared.take(place), shared.take(place)
+    assert first is second
+    shared.give_back(place)
+    assert opener.opened[0].closed == 0
+    shared.give_back(place)
+    assert opener.opened[0].closed == 1
+    assert shared.take(place) is not first
+
+
+def test_two_who_open_the_same_place_at_once_end_up_with_one(tmp_path: Path) -> None:
+    opener, place = Opener(), Located(str(tmp_path), None)
+    opener.both_are_here = threading.Barrier(2)
+    shared = SharedStorages(opener)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(shared.take, [place, place])
+    assert first is second
+    assert sorted(storage.closed for storage in opener.opened) == [0, 1]
+    shared.give_back(place)
+    shared.give_back(place)
+    assert [storage.closed for storage in opener.opened] == [1, 1]
+
+
+def test_a_place_that_cannot_be_opened_is_tried_anew(tmp_path: Path) -> None:
+    answers = [StorageError("the NameNode restarts"), LocalStorage(tmp_path)]
+
+    def open_place(_: Located) -> LocalStorage:
+        answer = answers.pop(0)
+        if isinstance(answer, StorageError):
+            raise answer
+        return answer
+
+    shared, place = SharedStorages(open_place), Located("hdfs://nn/data", None)
+    with pytest.raises(StorageError):
+        shared.take(place)
+    assert isinstance(shared.take(place), LocalStorage)
+
+
+def test_closing_closes_what_is_still_open(tmp_path: Path) -> None:
+    opener = Opener()
+    shared = SharedStorages(opener)
+    shared.take(Located(str(tmp_path), None))
+    shared.close()
+    assert [storage.closed for storage in opener.opened] == [1]
