@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from headrace.demo.comparison import Comparison
 from headrace.demo.dataset import DemoDataset
 from headrace.demo.meter import CpuSample
 from headrace.demo.outcome import Segment
 from headrace.demo.premise import Cpus, Premise
 from headrace.demo.protocol import Mode, SegmentEnd, SegmentPlan, Stepped
-from headrace.demo.result import Comparison, DemoResult
+from headrace.demo.result import DemoResult
 from headrace.report.provenance import provenance
 
 WARMUP = 2
@@ -73,7 +74,7 @@ def segment(
     return Segment(plan=plan, steps=tuple(done), end=end)
 
 
-def comparison(*, host_work: float, begin_s: float, ours: str = "d") -> Comparison:
+def comparison(*, begin_s: float, ours: str = "d") -> Comparison:
     """Two pairs of segments, one after the other."""
     segments, now = [], begin_s
     for pair in range(2):
@@ -86,20 +87,24 @@ def comparison(*, host_work: float, begin_s: float, ours: str = "d") -> Comparis
             )
             segments.append(one)
             now = one.steps[-1].end_s + 1.0
-    premise = Premise(
+    return Comparison(segments=tuple(segments))
+
+
+def premise(*, host_work: float) -> Premise:
+    """What the made-up machine looks like."""
+    return Premise(
         cpus=Cpus(trainer=(0,), storage=(1,)),
         host_work=host_work,
         storage_idle=0.97,
         step_s=0.2,
         link="Unix socket on this machine",
     )
-    return Comparison(premise=premise, segments=tuple(segments))
 
 
 def demo_result(*, ours: str = "d") -> DemoResult:
     """A whole result; ``ours`` other than "d" makes headrace's batches differ."""
-    main = comparison(host_work=0.75, begin_s=5.0, ours=ours)
-    off = comparison(host_work=0.0, begin_s=main.segments[-1].steps[-1].end_s + 2.0)
+    main = comparison(begin_s=5.0, ours=ours)
+    off = comparison(begin_s=main.segments[-1].steps[-1].end_s + 2.0)
     end_s = off.segments[-1].steps[-1].end_s
     return DemoResult(
         provenance=provenance(),
@@ -109,7 +114,9 @@ def demo_result(*, ours: str = "d") -> DemoResult:
         pipeline="[]",
         baseline_name="decoding on the trainer with 1 thread",
         tuning="tried: 1",
+        premise=premise(host_work=0.75),
         main=main,
+        premise_off=premise(host_work=0.0),
         off=off,
         cpu=tuple(_cpu(at_s / 2, main) for at_s in range(8, int(2 * end_s) + 1)),
         agents=1,

@@ -45,11 +45,11 @@ def test_a_ratio_to_nothing_is_not_a_number_and_misses_its_goal() -> None:
 
 
 def test_equal_digests_of_the_same_step_are_equal_batches() -> None:
-    assert unequal_steps(comparison(host_work=0.5, begin_s=0.0).segments) == []
+    assert unequal_steps(comparison(begin_s=0.0).segments) == []
 
 
 def test_one_other_byte_is_noticed_by_step() -> None:
-    ours = comparison(host_work=0.5, begin_s=0.0, ours="other")
+    ours = comparison(begin_s=0.0, ours="other")
     assert unequal_steps(ours.segments) == list(range(24))
     assert compared_steps(ours.segments) == 24
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from headrace.demo.drawings import headlines, loop_time, ready_batches, waits
 from headrace.demo.meter import CpuSample
-from headrace.demo.outcome import Figures, Segment
 from headrace.demo.premise import premise_line
-from headrace.demo.result import Comparison, DemoResult, tables
+from headrace.demo.result import DemoResult, tables
 from headrace.report import plots
-from headrace.report.blocks import Block, Facts, Figure, Headline, Headlines, Page, Prose
+from headrace.report.blocks import Block, Facts, Figure, Page, Prose
 from headrace.report.units import bytes_, percent, ratio, seconds
 
 HOST_WORK, TRAINER, AGENTS = "host work", "trainer", "agents"
-_FLOOR_S = 1e-5
-"""Shortest wait that the logarithmic axis shows [s]."""
 
 
 def report_page(result: DemoResult) -> Page:
@@ -27,12 +23,12 @@ def report_page(result: DemoResult) -> Page:
         title="headrace demo: one training loop, fed twice",
         lead=_lead(result),
         blocks=(
-            _headlines(result.main),
-            Prose(text=f"Premise: {premise_line(result.main.premise)}."),
+            headlines(result.main),
+            Prose(text=f"Premise: {premise_line(result.premise)}."),
             main_table,
-            _waits(result.main),
+            waits(result.main),
             *_where_time_went(result),
-            _ready(result.main),
+            ready_batches(result.main),
             _cpus(result),
             off_table,
             _facts(result),
@@ -52,101 +48,8 @@ def _lead(result: DemoResult) -> str:
     )
 
 
-def _headlines(comparison: Comparison) -> Headlines:
-    baseline, headrace, measured = comparison.baseline, comparison.headrace, comparison.ratio
-
-    def pair(before: str, after: str) -> str:
-        return f"{before} → {after}"
-
-    return Headlines(
-        items=(
-            Headline(
-                value=f"× {ratio(measured.stall)}",
-                label="time waiting for data",
-                detail=pair(percent(baseline.stall_share), percent(headrace.stall_share)),
-            ),
-            Headline(
-                value=f"× {ratio(measured.p99)}",
-                label="P99 wait per step",
-                detail=pair(seconds(baseline.wait_p99_s), seconds(headrace.wait_p99_s)),
-            ),
-            Headline(
-                value=f"× {ratio(measured.trainer_cpu)}",
-                label="trainer CPU per sample",
-                detail=pair(
-                    seconds(baseline.trainer_cpu_s_per_sample),
-                    seconds(headrace.trainer_cpu_s_per_sample),
-                ),
-            ),
-            Headline(
-                value=f"× {ratio(measured.throughput)}",
-                label="samples per second",
-                detail=pair(f"{baseline.samples_per_s:.0f}", f"{headrace.samples_per_s:.0f}"),
-            ),
-        )
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    label: str
-    colour: str
-    segments: tuple[Segment, ...]
-
-
-def _runs(comparison: Comparison) -> tuple[_Run, _Run]:
-    ours = tuple(one for one in comparison.segments if one.plan.mode == "headrace")
-    theirs = tuple(one for one in comparison.segments if one.plan.mode != "headrace")
-    return _Run("baseline", plots.BASELINE, theirs), _Run("headrace", plots.OURS, ours)
-
-
-def _breaks(comparison: Comparison) -> list[float]:
-    """Return where one pair's counted steps end and the next pair's begin."""
-    return [x[0] - 0.5 for x in _numbers(_runs(comparison)[0])[1:]]
-
-
-def _numbers(run: _Run) -> list[list[int]]:
-    """Number the counted steps of a run through, segment by segment."""
-    numbers, first = [], 1
-    for segment in run.segments:
-        numbers.append(list(range(first, first + len(segment.counted))))
-        first += len(segment.counted)
-    return numbers
-
-
-def _waits(comparison: Comparison) -> Figure:
-    series = [
-        plots.Series(
-            label=run.label,
-            colour=run.colour,
-            x=[x for numbers in _numbers(run) for x in numbers],
-            y=[max(_FLOOR_S, step.wait_s) for segment in run.segments for step in segment.counted],
-        )
-        for run in _runs(comparison)
-    ]
-    return Figure(
-        title="Wait for each step's batch",
-        svg=plots.durations_on_log_scale(
-            series, x_label="counted step", y_label="wait", breaks=_breaks(comparison)
-        ),
-        caption="One dot per counted step, on a logarithmic scale; both loaders run the same "
-        "steps. The dashed line is where one pair of segments ends and the next begins.",
-    )
-
-
 def _where_time_went(result: DemoResult) -> Sequence[Block]:
-    runs = _runs(result.main)
-    loop = [
-        plots.Bar(
-            label=run.label,
-            parts=(
-                ("accelerator step", plots.NEUTRAL, 1e3 * result.main.premise.step_s),
-                ("waiting for data", plots.ALARM, 1e3 * figures.wait_mean_s),
-            ),
-        )
-        for run, figures in zip(runs, _both(result.main), strict=True)
-    ]
-    baseline, headrace = _both(result.main)
+    baseline, headrace = result.main.baseline, result.main.headrace
     on_trainer, on_storage = ("on the trainer", plots.BASELINE), ("on storage", plots.OURS)
     cpu = (
         plots.Bar(
@@ -161,11 +64,7 @@ def _where_time_went(result: DemoResult) -> Sequence[Block]:
         ),
     )
     return (
-        Figure(
-            title="Where the loop's time went",
-            svg=plots.bars(loop, x_label="mean time per step [ms]"),
-            caption="The accelerator's time is emulated by sleeping, so it costs no CPU.",
-        ),
+        loop_time(result.main),
         Figure(
             title="Where the CPU time of loading was spent",
             svg=plots.bars(cpu, x_label="CPU time per sample [ms]"),
@@ -174,10 +73,6 @@ def _where_time_went(result: DemoResult) -> Sequence[Block]:
             "ahead that no step asked for any more when a segment ended too.",
         ),
     )
-
-
-def _both(comparison: Comparison) -> tuple[Figures, Figures]:
-    return comparison.baseline, comparison.headrace
 
 
 def _storage_cpu_s(result: DemoResult) -> float:
@@ -199,37 +94,13 @@ def spent_between(samples: Sequence[CpuSample], group: str, begin_s: float, end_
     return total
 
 
-def _ready(comparison: Comparison) -> Figure:
-    series = [
-        plots.Series(
-            label=run.label,
-            colour=run.colour,
-            x=[x for numbers in _numbers(run) for x in (*numbers, numbers[-1] + 0.5)],
-            y=[y for one in run.segments for y in (*_ready_batches(one), math.nan)],
-        )
-        for run in _runs(comparison)
-    ]
-    return Figure(
-        title="Batches that lay ready",
-        svg=plots.lines(
-            series, x_label="counted step", y_label="batches", breaks=_breaks(comparison)
-        ),
-        caption="Depth of the prefetch queue when the loop asked for its next batch; at zero the "
-        "loop waits.",
-    )
-
-
-def _ready_batches(segment: Segment) -> list[int]:
-    return [step.ready_batches for step in segment.counted]
-
-
 def _cpus(result: DemoResult) -> Figure:
     begin = result.segments[0].steps[0].begin_s
     samples = [sample for sample in result.cpu if sample.at_s >= begin]
     origin = samples[0].at_s
     at = [sample.at_s - origin for sample in samples]
-    trainer_cpus = len(result.main.premise.cpus.trainer)
-    storage_cpus = len(result.main.premise.cpus.storage)
+    trainer_cpus = len(result.premise.cpus.trainer)
+    storage_cpus = len(result.premise.cpus.storage)
     host = [_share(sample, HOST_WORK, trainer_cpus) for sample in samples]
     loading = [_share(sample, TRAINER, trainer_cpus) for sample in samples]
     agents = [_share(sample, AGENTS, storage_cpus) for sample in samples]
@@ -296,8 +167,8 @@ def _facts(result: DemoResult) -> Facts:
                 f"{machine.system}, Python {machine.python}",
             ),
             ("commit", made_at.commit),
-            ("premise", premise_line(result.main.premise)),
-            ("premise off", premise_line(result.off.premise)),
+            ("premise", premise_line(result.premise)),
+            ("premise off", premise_line(result.premise_off)),
             (
                 "step time",
                 f"calibrated: storage's CPUs prepare a batch in {seconds(result.prepare_batch_s)}",

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.demo.comparison import Comparison
 from headrace.demo.dataset import DemoDataset
 from headrace.demo.meter import CpuSample
 from headrace.demo.outcome import (
@@ -17,9 +18,7 @@ from headrace.demo.outcome import (
     Ratio,
     Segment,
     compared_steps,
-    figures,
     missed_goals,
-    ratio,
     unequal_steps,
 )
 from headrace.demo.premise import Premise
@@ -27,36 +26,6 @@ from headrace.report.blocks import Table
 from headrace.report.provenance import Provenance
 from headrace.report.units import bytes_, percent, seconds, significant
 from headrace.report.units import ratio as ratio_text
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """Both loaders under one premise."""
-
-    premise: Premise
-    segments: tuple[Segment, ...]
-    """In the order they ran: baseline, headrace, baseline, headrace …"""
-
-    @property
-    def baseline(self) -> Figures:
-        """The loader that decodes on the trainer."""
-        return figures([one for one in self.segments if one.plan.mode != "headrace"])
-
-    @property
-    def headrace(self) -> Figures:
-        """The loader that is fed by agents."""
-        return figures([one for one in self.segments if one.plan.mode == "headrace"])
-
-    @property
-    def ratio(self) -> Ratio:
-        """Compare headrace to the baseline over all segments."""
-        return ratio(self.baseline, self.headrace)
-
-    @property
-    def repeats(self) -> list[Ratio]:
-        """Compare headrace to the baseline in each pair of segments."""
-        pairs = zip(self.segments[::2], self.segments[1::2], strict=True)
-        return [ratio(figures([first]), figures([second])) for first, second in pairs]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +41,9 @@ class DemoResult:
     tuning: str
     """What was tried for the baseline, and how fast it was."""
 
+    premise: Premise
     main: Comparison
+    premise_off: Premise
     off: Comparison
     """The premise turned off."""
 
@@ -113,8 +84,8 @@ def result_json(result: DemoResult) -> bytes:
 def _settings(result: DemoResult) -> dict[str, Any]:
     plan = result.main.segments[0].plan
     return {
-        "premise": result.main.premise,
-        "premise_off": result.off.premise,
+        "premise": result.premise,
+        "premise_off": result.premise_off,
         "baseline": f"{result.baseline_name} ({result.tuning})",
         "batch_size": plan.batch_size,
         "baseline_workers": plan.workers,

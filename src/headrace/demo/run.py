@@ -19,6 +19,7 @@ from headrace.dataset.index import Index
 from headrace.demo import calibration as calibrating
 from headrace.demo.calibration import Calibration, calibrate
 from headrace.demo.children import host_work
+from headrace.demo.comparison import Comparison
 from headrace.demo.dataset import DemoDataset, build_dataset
 from headrace.demo.meter import CpuMeter
 from headrace.demo.page import AGENTS, HOST_WORK
@@ -32,7 +33,7 @@ from headrace.demo.premise import (
 )
 from headrace.demo.protocol import Mode, SegmentPlan
 from headrace.demo.recipes import DatasetSize, plan_dataset
-from headrace.demo.result import Comparison, DemoResult
+from headrace.demo.result import DemoResult
 from headrace.demo.segments import SegmentRunner
 from headrace.demo.sources import carried_sources
 from headrace.demo.view import View
@@ -186,14 +187,17 @@ class _Demo:
             )
             template = self._plan(found.best_workers, agents)
             main = self._main(premise, template, found.prepare_batch_s)
-            off = self._off(replace(premise, host_work=0.0, step_s=0.0), template, after=main)
+            premise_off = replace(premise, host_work=0.0, step_s=0.0)
+            off = self._off(premise_off, template, after=main)
         return DemoResult(
             provenance=made_at,
             dataset=self._dataset,
             pipeline=self._pipeline,
             baseline_name=self._baseline_name(found.best_workers),
             tuning=found.told(),
+            premise=premise,
             main=main,
+            premise_off=premise_off,
             off=off,
             cpu=tuple(self._meter.samples),
             agents=len(agents),
@@ -252,7 +256,7 @@ class _Demo:
                 segments.append(self._runner.run(baseline, BASELINE))
                 segments.append(self._runner.run(replace(there, mode="headrace"), HEADRACE))
             self._meter.forget(HOST_WORK)
-        return Comparison(premise=premise, segments=tuple(segments))
+        return Comparison(segments=tuple(segments))
 
     @contextmanager
     def _agents(self) -> Iterator[list[LocalAgent]]:
