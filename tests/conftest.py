@@ -1,5 +1,68 @@
-"""Puts this folder on the path, so that contract suites are imported as ``contract.…``."""
+"""Puts this folder on the path (contract suites are imported as ``contract.…``); real HDFS.
+
+Tests take ``hdfs_dir`` for a place of their own in the session's cluster, ``hdfs`` for the
+cluster itself, which they leave whole, and ``hdfs_cluster`` for one that they may break.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from headrace.core.errors import ConfigError, RemoteError
+from headrace.devhdfs.artefacts import find_classpath, find_java
+from headrace.devhdfs.cluster import Cluster
+
 pytest.register_assert_rewrite("contract")
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def hadoop() -> None:
+    """Java and Hadoop's jars are here; where they are not, the test is skipped, but not in CI."""
+    try:
+        find_java()
+        find_classpath()
+    except (ConfigError, RemoteError) as error:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def hdfs(hadoop: None) -> Iterator[Cluster]:
+    """One real cluster for the whole session: 3 DataNodes, 1 MiB blocks, 2 copies of each."""
+    with Cluster(datanodes=3, block_size=1 << 20, replication=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def hdfs_dir(hdfs: Cluster) -> Iterator[str]:
+    """URL of an empty directory in the session's cluster, removed with all in it."""
+    path = f"/test-{next(_NUMBERS)}"
+    _web_hdfs(hdfs, "PUT", f"{path}?op=MKDIRS")
+    yield f"{hdfs.url}{path}"
+    _web_hdfs(hdfs, "DELETE", f"{path}?op=DELETE&recursive=true")
+
+
+@pytest.fixture
+def hdfs_cluster(hadoop: None) -> Iterator[Callable[..., Cluster]]:
+    """Start further clusters, which the test may break: ``hdfs_cluster(datanodes=2)``."""
+    with ExitStack() as running:
+        yield lambda **settings: running.enter_context(Cluster(**settings))
+
+
+def _web_hdfs(cluster: Cluster, method: str, call: str) -> None:
+    connection = http.client.HTTPConnection(cluster.http, timeout=30)
+    try:
+        connection.request(method, f"/webhdfs/v1{call}&user.name={os.environ.get('USER', 'root')}")
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+    finally:
+        connection.close()
