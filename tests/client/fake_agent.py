@@ -31,6 +31,9 @@ class FakeAgent:
         self.boot = 1
         self.refusal: ErrorAnswer | None = None
         """What a registration is answered with, instead of being accepted."""
+        self.refusal_status = 403
+        self.is_frozen = False
+        """Registrations are not answered until the agent is released."""
         self.registered: list[RegisterJob] = []
         self.fetches: list[FetchRequest] = []
         self.released = threading.Event()
@@ -110,8 +113,10 @@ def _handler(agent: FakeAgent) -> type[BaseHTTPRequestHandler]:
             if self._refused():
                 return
             message = msgspec.json.decode(self._body(), type=RegisterJob)
+            if agent.is_frozen:
+                agent.released.wait(30)
             if agent.refusal is not None:
-                self._answer(403, agent.refusal)
+                self._answer(agent.refusal_status, agent.refusal)
                 return
             self._answer(200, agent.register(self.path.rpartition("/")[2], message))
 

@@ -14,6 +14,7 @@ from epochs import digests, epoch, loading
 from fake_agent import FakeAgent, faking
 
 from headrace import Loader, Pipeline
+from headrace.client import fleet
 from headrace.client.maker import Maker
 from headrace.core.errors import (
     AgentUnavailableError,
@@ -202,6 +203,46 @@ def test_an_agent_that_is_not_there_is_one_warning(
 def test_an_agent_that_is_required_must_be_there(dataset: Path, pipeline: Pipeline) -> None:
     with pytest.raises(AgentUnavailableError, match="require_agents"):
         Loader(dataset, pipeline=pipeline, batch_size=6, agents=[NOBODY], require_agents=True)
+
+
+def test_an_agent_whose_storage_is_away_for_now_is_asked_again(
+    dataset: Path, pipeline: Pipeline, expected: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = FakeAgent("a", fake.honest)
+    agent.refusal_status = 502
+    agent.refusal = ErrorAnswer(error="the NameNode does not answer", code="storage")
+    with (
+        caplog.at_level(logging.WARNING, "headrace.client"),
+        faking(agent) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents) as loader,
+    ):
+        assert digests(loader) == expected
+        assert "the NameNode does not answer; going on without it" in caplog.text
+        agent.refusal = None
+        _until(lambda: loader.statistics().background.agents[0].state == "up")
+
+
+def test_a_required_agent_whose_storage_is_away_says_so(dataset: Path, pipeline: Pipeline) -> None:
+    agent = FakeAgent("a", fake.honest)
+    agent.refusal_status = 502
+    agent.refusal = ErrorAnswer(error="the NameNode does not answer", code="storage")
+    with faking(agent) as agents, pytest.raises(AgentUnavailableError, match="NameNode"):
+        Loader(dataset, pipeline=pipeline, batch_size=6, agents=agents, require_agents=True)
+
+
+def test_an_agent_frozen_at_the_start_delays_it_a_little_and_is_asked_again(
+    dataset: Path, pipeline: Pipeline, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "REGISTER_TIMEOUT_S", 0.3)
+    agent = FakeAgent("a", fake.honest)
+    agent.is_frozen = True
+    begin = time.monotonic()
+    with faking(agent) as agents, loading(dataset, pipeline=pipeline, agents=agents) as loader:
+        assert time.monotonic() - begin < 10
+        assert digests(loader) == expected
+        agent.is_frozen = False
+        agent.released.set()
+        _until(lambda: loader.statistics().background.agents[0].state == "up")
 
 
 def test_a_lying_agent_is_found_out_and_asked_for_raw_bytes_only(

@@ -35,6 +35,10 @@ LONGEST_RETRY_S = 15.0
 IDLE_CHECK_S = 1.0
 """Longest time the background thread sleeps [s]."""
 
+REGISTER_TIMEOUT_S = 5.0
+"""Longest wait for an agent's answer to a registration if a loader can start without it [s].
+An agent that needs longer, to read a long index, goes on with it; it is asked again."""
+
 LOST_JOB = "unknown-job"
 """The code of an agent that restarted and has to be told the job again."""
 
@@ -96,6 +100,7 @@ class Fleet:
         self._path = f"/v1/jobs/{job}"
         self._message = message
         self._step = 0
+        self._require = False
         self._members: tuple[Member, ...] = ()
         self._changed = threading.Condition()
         self._closed = False
@@ -118,7 +123,7 @@ class Fleet:
             RefusedError: an agent refuses the job. Never passed over.
             AgentUnavailableError: ``require``, and an agent does not answer.
         """
-        self._step = step
+        self._step, self._require = step, require
         self._each(self._seats, self._meet)
         for seat in self._seats:
             if seat.member is None and require:
@@ -198,7 +203,10 @@ class Fleet:
         return tuple(sorted({*(member.name for member in self._members), seat.name}))
 
     def _put(self, seat: _Seat, roster: tuple[str, ...]) -> JobRegistered:
-        connection = Connection(seat.endpoint)
+        timeout_s = seat.endpoint.read_timeout_s
+        if not self._require:
+            timeout_s = min(timeout_s, REGISTER_TIMEOUT_S)
+        connection = Connection(replace(seat.endpoint, read_timeout_s=timeout_s))
         try:
             message = self._message(roster, self._step)
             return connection.call("PUT", self._path, JobRegistered, message)

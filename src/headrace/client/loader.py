@@ -70,7 +70,7 @@ class Loader:
         self._pid = os.getpid()
         self._machinery = Machinery(self.job, self.config)
         self._log = StepLog(self.config, self.job.spec.id)
-        self._finalizer = weakref.finalize(self, _close, self._machinery, self._log)
+        self._finalizer = weakref.finalize(self, _close, self._machinery, self._log, self.job)
         self._position = Position(self.job)
         self._tally = EpochTally(0)
         self._pass = 0
@@ -190,11 +190,12 @@ class Loader:
             raise CallerError("the loader is closed; make a new one and load its state_dict")
 
 
-def _close(machinery: Machinery, log: StepLog) -> None:
+def _close(machinery: Machinery, log: StepLog, job: OpenJob) -> None:
     try:
         log.close()
     finally:
         machinery.close()
+        job.close()
 
 
 def _open(urls: Urls, config: LoaderConfig) -> OpenJob:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 import msgspec
@@ -15,6 +16,7 @@ from headrace.core.errors import (
     AgentUnavailableError,
     AuthError,
     CorruptSampleError,
+    DeadlineError,
     RefusedError,
     RemoteError,
     StorageError,
@@ -26,6 +28,9 @@ from headrace.wire.endpoint import Endpoint
 from headrace.wire.frames import fresh_memory, read_frame
 from headrace.wire.messages import FetchRequest
 
+HASTE_S = 5.0
+"""Longest wait for an agent's index before another agent is asked for it [s]."""
+
 MAX_INDEX_BYTES = 1 << 32
 """Longest index that is taken from an agent [bytes]."""
 
@@ -33,21 +38,26 @@ MAX_INDEX_BYTES = 1 << 32
 def fetch_index(url: str, endpoints: Sequence[Endpoint]) -> Index:
     """Return a dataset's index from the first agent that serves it.
 
+    Agents that do not answer at once are asked again with more patience, after all others.
+
     Raises:
         AuthError: an agent refuses the token.
         RefusedError: all that answer refuse; the first one's reason.
-        AgentUnavailableError: none answers.
+        AgentUnavailableError, DeadlineError: none answers; the first one's reason.
     """
-    refusals: list[RemoteError] = []
-    for endpoint in endpoints:
+    failures: dict[str, RemoteError] = {}
+    hasty = [replace(endpoint, read_timeout_s=HASTE_S) for endpoint in endpoints]
+    for endpoint in (*hasty, *endpoints):
+        failure = failures.get(endpoint.address)
+        if failure is not None and not isinstance(failure, DeadlineError):
+            continue
         try:
             return Index.from_bytes(_index_bytes(url, endpoint), source=endpoint.address)
         except AuthError:
             raise
         except RemoteError as error:
-            refusals.append(error)
-    refusals.sort(key=lambda error: not isinstance(error, RefusedError))
-    raise refusals[0]
+            failures[endpoint.address] = error
+    raise min(failures.values(), key=lambda error: not isinstance(error, RefusedError))
 
 
 def _index_bytes(url: str, endpoint: Endpoint) -> bytes:

@@ -19,6 +19,7 @@ from headrace.core.errors import (
     HeadraceError,
     NotFoundError,
     RefusedError,
+    StorageError,
 )
 from headrace.core.job import SourceSpec
 from headrace.dataset.build import build_index
@@ -34,6 +35,9 @@ logger = logging.getLogger("headrace.client")
 
 INDEX_AT_ONCE = 20_000
 """Files that a dataset without an index may have for a loader to index it by itself: seconds."""
+
+INDEX_REMOTE_AT_ONCE = 2_000
+"""The same in a remote store, where each file costs round trips."""
 
 Urls: TypeAlias = (
     "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | "
@@ -77,9 +81,11 @@ def find_source(url: str, weight: float | None, agents: Sequence[Endpoint] = ())
 
     Raises:
         NotFoundError: there is no such dataset, or no index and too many files to make one.
+        StorageError: this host's storage fails, and there are no agents to be asked.
+        AgentUnavailableError: this host does not see the files, and no agent answers.
     """
     url = _absolute(url)
-    source = _open_here(url) if _is_visible(url, agents) else _open_there(url, agents)
+    source = _open_anywhere(url, agents) if agents else _open_here(url)
     spec = SourceSpec(
         url=url,
         index_digest=source.index.digest,
@@ -89,29 +95,43 @@ def find_source(url: str, weight: float | None, agents: Sequence[Endpoint] = ())
     return FoundSource(spec, source)
 
 
-def _is_visible(url: str, agents: Sequence[Endpoint]) -> bool:
-    if not agents:
-        return True
+def _open_anywhere(url: str, agents: Sequence[Endpoint]) -> OpenSource:
+    """Open a dataset here if this host sees it, else with an index and bytes from agents."""
     try:
-        open_storage(url).close()
-    except CallerError:
-        return False
-    return True
+        storage = open_storage(url)
+    except (CallerError, StorageError) as error:
+        return _open_there(url, agents, error)
+    try:
+        return _indexed(storage)
+    except StorageError as error:
+        return _open_there(url, agents, error)
 
 
 def _open_here(url: str) -> OpenSource:
-    storage = open_storage(url)
-    return OpenSource(index=_load_or_build(storage), reader=SampleReader(storage))
+    return _indexed(open_storage(url))
 
 
-def _open_there(url: str, agents: Sequence[Endpoint]) -> OpenSource:
+def _indexed(storage: Storage) -> OpenSource:
+    try:
+        index = _load_or_build(storage)
+    except BaseException:
+        storage.close()
+        raise
+    return OpenSource(index=index, reader=SampleReader(storage), storage=storage)
+
+
+def _open_there(url: str, agents: Sequence[Endpoint], why: HeadraceError) -> OpenSource:
     try:
         index = fetch_index(url, agents)
-    except (RefusedError, AgentUnavailableError, DeadlineError) as error:
+    except RefusedError as error:
         raise NotFoundError(
-            f"{url} is not on this host, and no agent serves it: {error}"
+            f"{url} is not seen by this host ({why}), and no agent serves it: {error}"
         ) from error
-    logger.warning("%s is not on this host: all bytes come from agents", url)
+    except (AgentUnavailableError, DeadlineError) as error:
+        raise AgentUnavailableError(
+            f"{url} is not seen by this host ({why}), and no agent can be asked: {error}"
+        ) from error
+    logger.warning("%s is not seen by this host (%s): all bytes come from agents", url, why)
     return OpenSource(index=index, reader=None)
 
 
@@ -136,7 +156,7 @@ def _load_or_build(storage: Storage) -> Index:
     try:
         return Index.load(storage)
     except NotFoundError:
-        if not isinstance(storage, LocalStorage) or _has_many_files(storage):
+        if _has_many_files(storage):
             raise
     logger.warning("%s has no index yet: reading the headers of its files once", storage.url)
     index = build_index(storage)
@@ -148,4 +168,5 @@ def _load_or_build(storage: Storage) -> Index:
 
 
 def _has_many_files(storage: Storage) -> bool:
-    return sum(1 for _ in itertools.islice(storage.list(), INDEX_AT_ONCE + 1)) > INDEX_AT_ONCE
+    most = INDEX_AT_ONCE if isinstance(storage, LocalStorage) else INDEX_REMOTE_AT_ONCE
+    return sum(1 for _ in itertools.islice(storage.list(), most + 1)) > most

@@ -58,7 +58,7 @@ class StorageError(RemoteError):
 
 
 class AgentUnavailableError(RemoteError):
-    """No answer from an agent: refused, reset, closed in the middle of an answer."""
+    """No answer from an agent for now: refused, reset, cut off, or its storage is away."""
 
 
 class AuthError(RemoteError):

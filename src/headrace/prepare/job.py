@@ -77,6 +77,14 @@ class OpenJob:
         reader = self.sources[source].reader
         return None if reader is None else Preparer(self.program, reader)
 
+    def close(self) -> None:
+        """Close readers and storages; for whoever opened them, once nothing reads any more."""
+        for source in self.sources:
+            if source.reader is not None:
+                source.reader.close()
+            if source.storage is not None:
+                source.storage.close()
+
     def _split(self, sample: int) -> tuple[int, int]:
         if not 0 <= sample < self._ends[-1]:
             raise IndexError(f"sample {sample} is not in [0, {self._ends[-1]})")

@@ -39,6 +39,9 @@ PIECE_BYTES = 1 << 16
 DRAIN_TIMEOUT_S = 1.0
 """Longest wait for the last bytes of an answer before its connection is given up [s]."""
 
+_FOR_NOW = (502, 503, 504)
+"""Statuses of an agent that cannot answer for now: its storage is away, or it is full."""
+
 A = TypeVar("A")
 
 
@@ -118,6 +121,7 @@ class Connection:
             AgentUnavailableError: no connection, or it broke.
             AuthError: the token or the certificate was refused.
             RefusedError: the agent refused the request and says why.
+            AgentUnavailableError: it cannot answer for now, and says why.
             DeadlineError: no answer in time.
             ProtocolError: the answer is not what the protocol says.
         """
@@ -227,6 +231,8 @@ class Connection:
         message = f"{self._peer}: {said.error}"
         if answer.status == 401:
             return AuthError(message)
+        if answer.status in _FOR_NOW:
+            return AgentUnavailableError(message)
         return RefusedError(message, code=said.code)
 
     @contextlib.contextmanager
