@@ -27,6 +27,9 @@ SILENCE_LIMIT_S = 120.0
 
 _POLL_S = 0.1
 
+Start = Callable[[Sequence[str]], "subprocess.Popen[bytes]"]
+"""Starts a command with pipes for its standard input and output, in a process group of its own."""
+
 
 class SegmentFailedError(HeadraceError):
     """A trainer process ended with an error; the message is its own."""
@@ -35,9 +38,9 @@ class SegmentFailedError(HeadraceError):
 class Trainer:
     """One running trainer process."""
 
-    def __init__(self, plan: SegmentPlan) -> None:
+    def __init__(self, plan: SegmentPlan, start: Start) -> None:
         self.plan = plan
-        self._process = _start(["headrace.demo.trainer"], stdout=subprocess.PIPE)
+        self._process = start([sys.executable, "-m", "headrace.demo.trainer"])
         self._input = _pipe(self._process.stdin)
         self._output = _pipe(self._process.stdout)
         self._rest = b""
@@ -90,13 +93,18 @@ class Trainer:
         _end(self._process)
 
 
+def start_here(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a command on this host."""
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0)
+
+
 @contextmanager
-def trainers(plans: Sequence[SegmentPlan]) -> Iterator[list[Trainer]]:
+def trainers(plans: Sequence[SegmentPlan], start: Start = start_here) -> Iterator[list[Trainer]]:
     """Start a trainer per plan; all have ended when the block is left."""
     running: list[Trainer] = []
     try:
         for plan in plans:
-            running.append(Trainer(plan))  # noqa: PERF401 - those started must be ended
+            running.append(Trainer(plan, start))  # noqa: PERF401 - those started must be ended
         yield running
     finally:
         for trainer in running:
@@ -145,22 +153,13 @@ def host_work(share: float, cpus: Sequence[int]) -> Iterator[list[int]]:
     running: list[subprocess.Popen[bytes]] = []
     try:
         for cpu in [cpu for cpu in cpus for _ in range(2)] if share else []:
-            process = _start(["headrace.demo.hostwork", str(share / 2)])
+            process = start_here([sys.executable, "-m", "headrace.demo.hostwork", str(share / 2)])
             running.append(process)
             os.sched_setaffinity(process.pid, {cpu})
         yield [process.pid for process in running]
     finally:
         for process in running:
             _end(process)
-
-
-def _start(module: list[str], *, stdout: int | None = None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", *module],
-        stdin=subprocess.PIPE,
-        stdout=stdout if stdout is not None else subprocess.DEVNULL,
-        process_group=0,
-    )
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -39,6 +39,9 @@ class SegmentPlan(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     """Threads, or processes of a torch DataLoader, that decode on the trainer."""
 
+    prefetch_factor: int = 4
+    """Batches that each process of a torch DataLoader may have under way; torch's default is 2."""
+
     cpus: tuple[int, ...]
     """CPUs to run on; empty: any."""
 
@@ -52,6 +55,10 @@ class SegmentPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     model: bool = False
     """Train a small torch model in each step."""
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True, tag="imported"):
+    """The process is up and begins with the loader; what came before is not compared."""
 
 
 class Stepped(msgspec.Struct, frozen=True, kw_only=True, tag="step"):
@@ -114,7 +121,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     exit_code: int
 
 
-Message = Stepped | SegmentEnd | Failed
+Message = Imported | Stepped | SegmentEnd | Failed
 
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 

@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from headrace.core.errors import ProtocolError
-from headrace.demo.children import Trainer, listen, trainers
-from headrace.demo.meter import CpuMeter
+from headrace.demo.children import Start, Trainer, listen, start_here, trainers
+from headrace.demo.meter import CpuSample
 from headrace.demo.outcome import Segment
-from headrace.demo.protocol import SegmentEnd, SegmentPlan, Stepped
+from headrace.demo.protocol import Imported, SegmentEnd, SegmentPlan, Stepped
 from headrace.demo.view import View
 
 TRAINER = "trainer"
 """Name of the trainers' group of processes in CPU samples."""
 
 
-class SegmentRunner:
-    """Runs trainers one after another, or side by side, and shows how they do."""
+class Meter(Protocol):
+    """Samples CPUs and groups of processes; see :class:`headrace.demo.meter.CpuMeter`."""
 
-    def __init__(self, view: View, meter: CpuMeter) -> None:
+    def watch(self, group: str, pids: Iterable[int]) -> None:
+        """Count these processes as ``group`` from now on."""
+        ...
+
+    def forget(self, group: str) -> None:
+        """Count the group no longer."""
+        ...
+
+    def sample(self) -> CpuSample | None:
+        """Take a sample if one is due."""
+        ...
+
+
+class SegmentRunner:
+    """Runs trainers one after another, or side by side, and shows how they do.
+
+    Args:
+        view: Is shown every step.
+        meter: Samples CPUs meanwhile.
+        start: Starts a trainer, on another host perhaps.
+        imported: Called when a trainer has done its imports and begins with its loader.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        meter: Meter,
+        *,
+        start: Start = start_here,
+        imported: Callable[[], None] = lambda: None,
+    ) -> None:
         self._view = view
         self._meter = meter
+        self._start = start
+        self._imported = imported
 
     def run(self, plan: SegmentPlan, name: str) -> Segment:
         """Run one segment; its steps are shown under ``name``."""
@@ -32,7 +65,7 @@ class SegmentRunner:
         Raises:
             SegmentFailedError: one of them failed; the others have ended too.
         """
-        with trainers(plans) as running:
+        with trainers(plans, self._start) as running:
             self._meter.watch(TRAINER, [trainer.pid for trainer in running])
             try:
                 return self._listen(running, names)
@@ -44,7 +77,9 @@ class SegmentRunner:
         steps: dict[Trainer, list[Stepped]] = {trainer: [] for trainer in running}
         ends: dict[Trainer, SegmentEnd] = {}
         for trainer, message in listen(running, meanwhile=self.look):
-            if isinstance(message, Stepped):
+            if isinstance(message, Imported):
+                self._imported()
+            elif isinstance(message, Stepped):
                 steps[trainer].append(message)
                 self._view.stepped(shown[trainer], message)
             elif isinstance(message, SegmentEnd):

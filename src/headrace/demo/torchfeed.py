@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -28,9 +29,6 @@ from headrace.demo.protocol import SegmentEnd, SegmentPlan
 from headrace.prepare.job import OpenJob
 from headrace.prepare.substitute import Substitutes
 from headrace.transform.pipeline import Pipeline
-
-PREFETCH_FACTOR = 4
-"""Batches each worker process may have under way; twice torch's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +50,22 @@ class _Collated:
 
 
 class DemoSamples(Dataset[_Sample]):
-    """Makes the sample that (id, epoch) names; a map-style dataset."""
+    """Makes the sample that (id, epoch) names; a map-style dataset.
 
-    def __init__(self, job: OpenJob) -> None:
-        self._job = job
-        self._substitutes = Substitutes(job)
+    The dataset is opened by the first sample that a process is asked for: a store's client
+    and its threads belong to one process and do not outlive a fork.
+    """
+
+    def __init__(self, plan: SegmentPlan) -> None:
+        self._plan = plan
+
+    @cached_property
+    def _job(self) -> OpenJob:
+        return _open(self._plan)
+
+    @cached_property
+    def _substitutes(self) -> Substitutes:
+        return Substitutes(self._job)
 
     def __getitem__(self, visit: tuple[int, int]) -> _Sample:
         """Return a finished sample, or its substitute if it is corrupt."""
@@ -87,19 +96,19 @@ class TorchFeed:
     """Yields a torch DataLoader's batches from the plan's first step on."""
 
     def __init__(self, plan: SegmentPlan) -> None:
-        job = _open(plan)
         torch.set_num_threads(1)
         self._steps = range(plan.first_step, plan.first_step + plan.warmup_steps + plan.steps)
+        job = _open(plan)
         self._replaced: dict[int, str] = {}
         self._delivered = 0
         warnings.filterwarnings(
             "ignore", message="This DataLoader will create"
         )  # what is fastest here was measured
         self._loader = DataLoader(
-            DemoSamples(job),
+            DemoSamples(plan),
             batch_sampler=[_visits(job, step) for step in self._steps],
             num_workers=plan.workers,
-            prefetch_factor=PREFETCH_FACTOR,
+            prefetch_factor=plan.prefetch_factor,
             persistent_workers=True,
             collate_fn=_collate,
             pin_memory=torch.cuda.is_available(),

@@ -19,7 +19,7 @@ from headrace.core.errors import HeadraceError
 from headrace.demo.cputime import LoadingCpu
 from headrace.demo.feeds import Fed, Feed
 from headrace.demo.proof import batch_digest
-from headrace.demo.protocol import Failed, Message, SegmentPlan, Stepped, encode
+from headrace.demo.protocol import Failed, Imported, Message, SegmentPlan, Stepped, encode
 
 Emit = Callable[[Message], None]
 Work = Callable[[Fed], None]
@@ -64,6 +64,7 @@ def run(plan: SegmentPlan, emit: Emit) -> None:
     make_feed = feed_type(plan)
     work = _model() if plan.model else _nothing
     _take_place(plan)
+    emit(Imported())
     try:
         with make_feed(plan) as feed:
             train(plan, feed, emit, work)
