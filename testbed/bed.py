@@ -1,0 +1,202 @@
+"""A bed: one emulated cluster from its start to its removal."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from headrace.core.errors import NotFoundError
+from testbed import disks, network, probe, removal, wan
+from testbed.cgroups import Group, Trees, find_trees
+from testbed.guardian import Guardian
+from testbed.host import Host
+from testbed.names import BedNames
+from testbed.scenario import HostSpec, Scenario
+from testbed.state import Owner, Record, Registry, this_boot
+
+
+class Testbed:
+    """One emulated cluster, as a context manager.
+
+    Entering makes it; leaving removes every trace of it. If the owner is killed, a guardian
+    process removes it at once; if that is killed too, the next start of any bed does.
+
+    Args:
+        scenario: What it consists of.
+        registry: Where beds are kept.
+    """
+
+    __test__ = False
+    """The name begins like a test's."""
+
+    def __init__(self, scenario: Scenario, *, registry: Registry | None = None) -> None:
+        self.scenario = scenario
+        self._registry = registry or Registry()
+        self._number: int | None = None
+        self._trees: Trees | None = None
+        self._guardian: Guardian | None = None
+        self._hosts: dict[str, Host] = {}
+
+    @property
+    def number(self) -> int:
+        """Which bed of this machine it is."""
+        assert self._number is not None, "the bed is not up: use it as a context manager"
+        return self._number
+
+    @property
+    def names(self) -> BedNames:
+        """What its parts are called."""
+        return BedNames(number=self.number)
+
+    @property
+    def directory(self) -> Path:
+        """Where its disks, files and logs are."""
+        return self._registry.directory(self.number)
+
+    @property
+    def hosts(self) -> Mapping[str, Host]:
+        """Its hosts by name, such as ``storage-1``."""
+        return self._hosts
+
+    def by_role(self, role: str) -> list[Host]:
+        """Return its hosts of a role, in order."""
+        return [host for host in self._hosts.values() if host.spec.group.role == role]
+
+    def __enter__(self) -> Testbed:
+        self.make(owner=Owner.of_this_process())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def make(self, *, owner: Owner | None, text: str = "") -> None:
+        """Make it.
+
+        Args:
+            owner: With whose end it is removed; None: it stays until it is taken down.
+            text: The scenario's TOML, from which the bed can be attached to later.
+
+        Raises:
+            ConfigError: The kernel lacks what the scenario needs.
+            TestbedError: A part could not be made; what was made was removed.
+        """
+        probe.require(self.scenario)
+        removal.remove_abandoned(self._registry)
+        record = Record(
+            scenario=text,
+            name=self.scenario.name,
+            owner=owner,
+            boot=this_boot(),
+            created=time.time(),
+        )
+        self._number = self._registry.claim(record, is_free=_free_networks(self.scenario))
+        try:
+            if owner is not None:
+                self._guardian = Guardian(self._registry, self._number, owner)
+            self._build()
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Remove it; harmless if it is gone.
+
+        Raises:
+            TestbedError: Something of it is still there.
+        """
+        if self._number is None:
+            return
+        removal.remove(self._registry, self._number)
+        for host in self._hosts.values():
+            host.reap()
+        if self._guardian is not None:
+            self._guardian.dismiss()
+        self._number, self._guardian, self._hosts = None, None, {}
+
+    @classmethod
+    def attach(cls, number: int, *, registry: Registry | None = None) -> Testbed:
+        """Return a bed that another process made and left running.
+
+        Raises:
+            NotFoundError: There is no such bed.
+        """
+        registry = registry or Registry()
+        record = registry.record(number)
+        if record is None or not record.scenario or registry.is_abandoned(number):
+            raise NotFoundError(
+                f"no bed {number} was left running; `python -m testbed status` lists them"
+            )
+        bed = cls(Scenario.parse(record.scenario), registry=registry)
+        bed._number, bed._trees = number, find_trees()
+        for spec in bed.scenario.specs():
+            disk = spec.group.disk
+            found = disks.find(bed._home(spec), disk) if disk else None
+            bed._hosts[spec.name] = bed._host(spec, found)
+        return bed
+
+    def _build(self) -> None:
+        self._trees = find_trees()
+        network.carry_out(network.plan(self.names, self.scenario))
+        for spec in self.scenario.specs():
+            self._hosts[spec.name] = self._make_host(spec)
+        if self.scenario.wan is not None:
+            wan.join(self.names, self.scenario, self._group("wan"), self.directory / "wan.log")
+
+    def _make_host(self, spec: HostSpec) -> Host:
+        group = self._group(spec.name)
+        if spec.group.cpus is not None:
+            group.limit_cpu(spec.group.cpus)
+        home = self._home(spec)
+        if spec.group.disk is None:
+            home.mkdir(parents=True)
+            return self._host(spec, None)
+        file = self.directory / f"{spec.name}.disk"
+        assert self._trees is not None
+        return self._host(spec, disks.make(file, home, spec.group.disk, group, self._trees))
+
+    def _host(self, spec: HostSpec, disk: disks.Disk | None) -> Host:
+        site = spec.group.site
+        assert self._trees is not None
+        return Host(
+            spec=spec,
+            ip=self.names.address(self.scenario.sites.index(site), spec.number),
+            namespace=self.names.namespace(spec.name),
+            group=Group(self._trees, f"{self.names.group}/{spec.name}"),
+            directory=self._home(spec),
+            disk=disk,
+            cable=(self.names.switch(site), spec.name),
+        )
+
+    def _group(self, name: str) -> Group:
+        assert self._trees is not None
+        group = Group(self._trees, f"{self.names.group}/{name}")
+        group.make()
+        return group
+
+    def _home(self, spec: HostSpec) -> Path:
+        return self.directory / "hosts" / spec.name
+
+
+def _free_networks(scenario: Scenario) -> _IsFree:
+    return _IsFree(len(scenario.sites), network.networks_in_use())
+
+
+class _IsFree:
+    """Tells whether no route of this machine leads into a bed's networks."""
+
+    def __init__(self, sites: int, used: list[ipaddress.IPv4Network]) -> None:
+        self._sites = sites
+        self._used = used
+
+    def __call__(self, number: int) -> bool:
+        names = BedNames(number=number)
+        mine = [ipaddress.IPv4Network(names.network(index)) for index in range(self._sites)]
+        return not any(one.overlaps(other) for one in mine for other in self._used)

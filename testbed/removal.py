@@ -1,0 +1,107 @@
+"""Takes a bed apart: what it consists of is looked up by name, removed, and looked up again.
+
+Nothing needs to be remembered for it, so it works after a crash at any point, and twice.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from testbed import disks
+from testbed.cgroups import Group, Trees, find_trees
+from testbed.commands import call
+from testbed.errors import TestbedError
+from testbed.names import BedNames
+from testbed.network import NAMESPACES
+from testbed.patience import until
+from testbed.state import Registry
+
+GONE_S = 10.0
+"""Within this time the kernel has let go of namespaces and links [s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Leftovers:
+    """What there is of a bed."""
+
+    processes: tuple[int, ...]
+    mounts: tuple[str, ...]
+    loops: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    links: tuple[str, ...]
+    groups: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, field.name) for field in fields(self))
+
+    def __str__(self) -> str:
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return "; ".join(
+            f"{kind} {', '.join(map(str, all_))}" for kind, all_ in parts.items() if all_
+        )
+
+
+def look(names: BedNames, directory: Path, trees: Trees) -> Leftovers:
+    """Return what there is of a bed now."""
+    group = Group(trees, names.group)
+    return Leftovers(
+        processes=tuple(sorted(group.members())),
+        mounts=tuple(map(str, disks.mounts_below(directory))),
+        loops=tuple(disks.loops_below(directory)),
+        namespaces=tuple(_namespaces(names)),
+        links=tuple(_links(names)),
+        groups=tuple(str(path) for path in group.directories if path.exists()),
+    )
+
+
+def remove(registry: Registry, number: int, *, only_if_abandoned: bool = False) -> bool:
+    """Take a bed apart; return whether there was one.
+
+    Raises:
+        TestbedError: Something is still there; the message lists it.
+        DeadlineError: A process or a disk does not let go.
+    """
+    with registry.locked(number) as is_there:
+        if not is_there or (only_if_abandoned and not registry.is_abandoned(number)):
+            return False
+        _remove(BedNames(number=number), registry.directory(number), find_trees())
+    return True
+
+
+def remove_abandoned(registry: Registry) -> list[int]:
+    """Take apart all beds whose owners have ended; return their numbers."""
+    registry.drop_broken_claims()
+    found = [number for number in registry.numbers() if registry.is_abandoned(number)]
+    return [number for number in found if remove(registry, number, only_if_abandoned=True)]
+
+
+def _remove(names: BedNames, directory: Path, trees: Trees) -> None:
+    """Remove in the order in which things use each other: processes first, files last."""
+    group = Group(trees, names.group)
+    group.end()
+    disks.remove_below(directory, trees, end_users=group.end)
+    _remove_network(names)
+    group.remove()
+    if left := look(names, directory, trees):
+        raise TestbedError(f"bed {names.number} is not gone: {left}; try `python -m testbed clean`")
+    shutil.rmtree(directory)
+
+
+def _remove_network(names: BedNames) -> None:
+    for kind, found in (("netns", _namespaces(names)), ("link", _links(names))):
+        if found:
+            lines = "".join(f"{kind} delete {name}\n" for name in found)
+            call("ip", "-batch", "-", stdin=lines)
+    until(lambda: not _links(names), longest_s=GONE_S, what=f"links of bed {names.number} remain")
+
+
+def _namespaces(names: BedNames) -> list[str]:
+    return [path.name for path in Path(NAMESPACES).glob(f"{names.namespace_prefix}*")]
+
+
+def _links(names: BedNames) -> list[str]:
+    links = json.loads(call("ip", "-j", "link", "show") or "[]")
+    return [link["ifname"] for link in links if link["ifname"].startswith(names.link_prefix)]

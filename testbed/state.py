@@ -1,0 +1,182 @@
+"""Which beds there are, and whose: one directory per bed, claimed before anything is made.
+
+The directory appears with its record in it in one step (a rename), so two beds never share a
+number, and what a killed owner left behind is always found. Who removes a bed holds a lock on
+its directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from headrace.core.errors import ConfigError
+from testbed.names import BEDS
+from testbed.patience import until
+
+LOCKED_S = 120.0
+"""Longest wait for another process that removes the same bed [s]."""
+
+_RECORD = "bed.json"
+_CLAIM = ".claim-"
+_CLAIMING_S = 60.0
+"""A claim takes milliseconds; an older one is a crash's [s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """The process that a bed belongs to."""
+
+    pid: int
+    started: float
+    """When it started; another process may get the same number later [s since the epoch]."""
+
+    @classmethod
+    def of_this_process(cls) -> Owner:
+        """Return the calling process."""
+        return cls(pid=os.getpid(), started=psutil.Process().create_time())
+
+    def is_alive(self) -> bool:
+        """Return whether it still runs."""
+        try:
+            return bool(abs(psutil.Process(self.pid).create_time() - self.started) < 1)
+        except psutil.NoSuchProcess:
+            return False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What is written down about a bed before it is made."""
+
+    scenario: str
+    """The scenario as TOML or, from Python, its name only."""
+
+    name: str
+    owner: Owner | None
+    """None: it stays until it is taken down."""
+
+    boot: str
+    """The machine's start, whose namespaces and mounts a later one no longer has."""
+
+    created: float
+    """[s since the epoch]"""
+
+
+class Registry:
+    """The beds of this machine.
+
+    Args:
+        root: Where their directories are; None: ``$HEADRACE_TESTBED_DIR`` or
+            ``/var/tmp/headrace-testbed``.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        default = os.environ.get("HEADRACE_TESTBED_DIR", "/var/tmp/headrace-testbed")
+        self.root = (root or Path(default)).resolve()
+
+    def directory(self, number: int) -> Path:
+        """Return where a bed keeps its disks, files and logs."""
+        return self.root / str(number)
+
+    def claim(self, record: Record, *, is_free: Callable[[int], bool]) -> int:
+        """Return the number of a new bed, whose directory holds the record.
+
+        Args:
+            record: What is written down.
+            is_free: Whether the machine's networks leave room for a bed of this number.
+
+        Raises:
+            ConfigError: All numbers are taken.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        claim = Path(tempfile.mkdtemp(prefix=_CLAIM, dir=self.root))
+        (claim / _RECORD).write_bytes(msgspec.json.encode(record))
+        for number in random.sample(range(1, BEDS + 1), BEDS):
+            if is_free(number):
+                with contextlib.suppress(OSError):  # taken: a directory that is not empty
+                    claim.rename(self.directory(number))
+                    return number
+        shutil.rmtree(claim)
+        raise ConfigError(
+            f"all {BEDS} beds are taken, or their networks (198.18.0.0/15) are used by another "
+            "program; `python -m testbed status` lists beds, `ip route` networks"
+        )
+
+    def numbers(self) -> list[int]:
+        """Return all beds that have a directory."""
+        if not self.root.is_dir():
+            return []
+        return sorted(int(path.name) for path in self.root.iterdir() if path.name.isdigit())
+
+    def record(self, number: int) -> Record | None:
+        """Return what was written down; None where nothing readable is there."""
+        try:
+            content = (self.directory(number) / _RECORD).read_bytes()
+            return msgspec.json.decode(content, type=Record)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def is_abandoned(self, number: int) -> bool:
+        """Return whether nobody will take this bed down any more."""
+        record = self.record(number)
+        if record is None or record.boot != this_boot():
+            return True
+        return record.owner is not None and not record.owner.is_alive()
+
+    @contextlib.contextmanager
+    def locked(self, number: int) -> Iterator[bool]:
+        """Hold the right to remove a bed; False if it is gone already.
+
+        Raises:
+            DeadlineError: Another process has been removing it for too long.
+        """
+        directory = self.directory(number)
+        try:
+            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            yield False
+            return
+        try:
+            busy = f"another process has been removing bed {number} for long; end that process"
+            until(lambda: _is_locked(handle), longest_s=LOCKED_S, what=busy)
+            yield _is_same(directory, handle)
+        finally:
+            os.close(handle)
+
+    def drop_broken_claims(self) -> None:
+        """Remove what a crash in the middle of a claim left."""
+        for path in self.root.glob(f"{_CLAIM}*"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _CLAIMING_S:
+                    shutil.rmtree(path)
+
+
+def this_boot() -> str:
+    """Return what tells this start of the machine from others."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _is_locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_same(directory: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(directory.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
