@@ -32,7 +32,7 @@ from headrace.core.errors import ConfigError, HeadraceError
 log = logging.getLogger("headrace.agent")
 
 HOUSEKEEPING_S = 10.0
-PARENT_PERIOD_S = 0.2
+PARENT_PERIOD_S = 0.5
 GRACE_S = 1
 """Answers in flight may end within this time when the agent is told to stop [s]."""
 
@@ -137,7 +137,7 @@ class Agent:
                     await self._stop.wait()
                 finally:
                     for server in servers:
-                        server.should_exit = True
+                        server.end()
                     await asyncio.wait(serving)
                     for task in background:
                         task.cancel()
@@ -238,6 +238,17 @@ class _Server(uvicorn.Server):
             ssl_keyfile=tls.key if tls else None,
         )
         super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Let ``serve`` return after a grace period for what is in flight."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Wait to be ended; the base class looks ten times a second, also when nobody is there."""
+        await self.on_tick(0)
+        await self._ending.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

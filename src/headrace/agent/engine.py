@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import secrets
@@ -55,6 +56,9 @@ from headrace.policy.window import WindowLimits
 from headrace.wire.messages import FetchRequest
 
 log = logging.getLogger("headrace.agent.engine")
+
+RESTS_AFTER_S = 2.0
+"""An agent that is asked for nothing this long, and has nothing to do, rests [s]."""
 
 PROOF_TIMEOUT_S = 60.0
 """Longest wait for a worker that starts [s]."""
@@ -109,6 +113,21 @@ class Engine:
         self._proofs: dict[int, asyncio.Future[Proven | Failed]] = {}
         self._numbers = itertools.count(1)
         self._wake: asyncio.TimerHandle | None = None
+        self._used = asyncio.Event()
+        self._used_at = self.clock.now()
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody has asked for anything for a while, and no worker has anything to do."""
+        quiet_s = self.clock.now() - self._used_at
+        return quiet_s > RESTS_AFTER_S and not self._requests and not self.pool.is_busy
+
+    async def wait_until_used(self, timeout_s: float) -> None:
+        """Return as soon as somebody asks for something, or after ``timeout_s``."""
+        self._used.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._used.wait()
 
     @property
     def request_count(self) -> int:
@@ -122,7 +141,7 @@ class Engine:
     def add_job(self, name: str, job: ServedJob) -> None:
         """Serve a job whose sources are open, or serve it with a new roster, mode or start."""
         self.jobs[name] = job
-        job.last_used = self.clock.now()
+        job.last_used = self._note_use()
         message = job.message
         self.handle(
             JobChanged(
@@ -211,7 +230,7 @@ class Engine:
             number=number,
             job=job,
             message=message,
-            asked_at=self.clock.now(),
+            asked_at=self._note_use(),
             open=len(message.samples),
         )
         self._requests[number] = request
@@ -244,6 +263,12 @@ class Engine:
         if self._wake is not None:
             self._wake.cancel()
 
+    def _note_use(self) -> float:
+        """Return the time now, at which somebody wants something."""
+        self._used_at = self.clock.now()
+        self._used.set()
+        return self._used_at
+
     def _act(self, action: Action) -> None:
         match action:
             case Start():
@@ -263,6 +288,7 @@ class Engine:
                 self.pool.grant(action.ticket, ())
 
     def _start(self, action: Start) -> None:
+        self._note_use()
         visit = action.visit
         job = self.jobs[visit.job]
         extents = self._arena.reserve(action.nbytes)

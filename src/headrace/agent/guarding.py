@@ -17,6 +17,10 @@ log = logging.getLogger("headrace.agent.guarding")
 PERIOD_S = 0.1
 """Time between two looks at the CPU [s]."""
 
+RESTING_PERIOD_S = 2.0
+"""The same while there is nothing to do, when ten looks a second would be most of the agent's
+work; it ends with the first request [s]."""
+
 
 class CpuWatch:
     """The guard of one agent, and the latest it saw and said."""
@@ -32,6 +36,8 @@ class CpuWatch:
         """Look and decide until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_S)
+            if self._engine.rests:
+                await self._engine.wait_until_used(RESTING_PERIOD_S)
             self._look()
 
     def _look(self) -> None:

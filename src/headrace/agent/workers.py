@@ -87,6 +87,11 @@ class WorkerPool:
         self.restarts = 0
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a worker works, or something waits for one."""
+        return bool(self._by_ticket or self._waiting)
+
+    @property
     def pids(self) -> tuple[int, ...]:
         """Process ids of the live workers."""
         return tuple(worker.process.pid for worker in self._live)
