@@ -130,9 +130,9 @@ class Testbed:
         """
         registry = registry or Registry()
         record = registry.record(number)
-        if record is None or not record.scenario or registry.is_abandoned(number):
+        if record is None or record.owner is not None or registry.is_abandoned(number):
             raise NotFoundError(
-                f"no bed {number} was left running; `python -m testbed status` lists them"
+                f"no bed {number} was left running by `up`; `python -m testbed status` lists all"
             )
         bed = cls(Scenario.parse(record.scenario), registry=registry)
         bed._number, bed._trees = number, find_trees()

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ _REAPING_S = 5.0
 
 _ENTERING_S = 20.0
 
-_STILL_S = 2.0
+_STILL_S = 5.0
 """Within this time all processes of a host stand still [s]."""
 
 
@@ -171,13 +170,11 @@ class Host:
         Raises:
             DeadlineError: It starts processes faster than they are stopped.
         """
-        stopped: set[int] = set()
-        deadline = time.monotonic() + _STILL_S
-        while running := self.processes() - stopped:
-            send(running, signal.SIGSTOP)
-            stopped |= running
-            if time.monotonic() > deadline:
-                raise DeadlineError(f"{self.name} still starts processes after {_STILL_S:g} s")
+        until(
+            self._stands_still,
+            longest_s=_STILL_S,
+            what=f"{self.name} does not stand still: it starts processes, or a disk holds one",
+        )
 
     def thaw(self) -> None:
         """Let all its processes go on."""
@@ -191,6 +188,12 @@ class Host:
         """
         self.group.end()
         self.reap()
+
+    def _stands_still(self) -> bool:
+        """Stop what runs; return whether nothing did."""
+        running = {pid for pid in self.processes() if not _is_stopped(pid)}
+        send(running, signal.SIGSTOP)
+        return not running
 
     def _wait_until_inside(self, process: subprocess.Popen[bytes]) -> None:
         """Return when a process counts among this host's, or has ended."""
@@ -213,6 +216,15 @@ def send(pids: set[int], what: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, what)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped or has ended (proc(5))."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return text.rpartition(")")[2].split()[0] in "TtZX"
 
 
 def _tool(name: str) -> str:

@@ -5,7 +5,10 @@ on both ends of the veth limit what the host sends and what it receives. The own
 its own into each site, without a rate. What is to be done is computed first, as lines for
 ``ip -batch`` and ``tc -batch``, and then done.
 
-Measured on two virtual cores (Linux 6.18, MTU 1500, segmentation offload left on): @@MEASURED@@
+Measured on two virtual cores (Linux 6.18, MTU 1500, segmentation offload left on): a link of
+400 Mbit/s carries 48 MB/s, one of 1 Gbit/s 119 MB/s, one of 4 Gbit/s 470 MB/s, and 10 Gbit/s are
+more than the machine has (760 MB/s; without a rate 990 MB/s). It costs 1.0 to 1.4 CPU seconds
+per GB for both ends and all between, sender and receiver in Python included.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from testbed.commands import call
 from testbed.names import OWNER, ROUTER, BedNames
 from testbed.scenario import HostSpec, Scenario
 
-BIGGEST_SEGMENT = 66_000
+BIGGEST_SEGMENT = 72_000
 """A token bucket must hold one segment as the kernel hands it over, or it is cut up [bytes]."""
 
 BURST_S = 0.001

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from headrace.core.errors import ConfigError
 from testbed.names import BEDS
@@ -39,19 +38,19 @@ class Owner:
     """The process that a bed belongs to."""
 
     pid: int
-    started: float
-    """When it started; another process may get the same number later [s since the epoch]."""
+    started: int
+    """When it started, as another process may get the same number [clock ticks since boot]."""
 
     @classmethod
     def of_this_process(cls) -> Owner:
         """Return the calling process."""
-        return cls(pid=os.getpid(), started=psutil.Process().create_time())
+        return cls(pid=os.getpid(), started=_start_of(os.getpid()))
 
     def is_alive(self) -> bool:
         """Return whether it still runs."""
         try:
-            return bool(abs(psutil.Process(self.pid).create_time() - self.started) < 1)
-        except psutil.NoSuchProcess:
+            return _start_of(self.pid) == self.started
+        except (FileNotFoundError, ProcessLookupError):
             return False
 
 
@@ -165,6 +164,12 @@ class Registry:
 def this_boot() -> str:
     """Return what tells this start of the machine from others."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _start_of(pid: int) -> int:
+    """Return when a process started (proc(5)); its name may hold spaces and brackets."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return int(text.rpartition(")")[2].split()[19])
 
 
 def _is_locked(handle: int) -> bool:
