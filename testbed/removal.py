@@ -5,9 +5,12 @@ Nothing needs to be remembered for it, so it works after a crash at any point, a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 
 from testbed import disks
@@ -91,11 +94,20 @@ def _remove(names: BedNames, directory: Path, trees: Trees) -> None:
 
 
 def _remove_network(names: BedNames) -> None:
-    for kind, found in (("netns", _namespaces(names)), ("link", _links(names))):
-        if found:
+    """Delete links, then namespaces; a link also goes by itself some time after its other end."""
+    for kind, find in (("link", _links), ("netns", _namespaces)):
+        remain = f"bed {names.number}: the kernel keeps {kind}s; `ip {kind}` shows them"
+        until(partial(_deleted, kind, find, names), longest_s=GONE_S, what=remain)
+
+
+def _deleted(kind: str, find: Callable[[BedNames], list[str]], names: BedNames) -> bool:
+    """Ask for deletion; return whether there was nothing to delete."""
+    found = find(names)
+    if found:
+        with contextlib.suppress(TestbedError):  # gone by itself meanwhile; the next look tells
             lines = "".join(f"{kind} delete {name}\n" for name in found)
-            call("ip", "-batch", "-", stdin=lines)
-    until(lambda: not _links(names), longest_s=GONE_S, what=f"links of bed {names.number} remain")
+            call("ip", "-force", "-batch", "-", stdin=lines)
+    return not found
 
 
 def _namespaces(names: BedNames) -> list[str]:
