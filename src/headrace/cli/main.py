@@ -15,6 +15,7 @@ from headrace.core.errors import HeadraceError
 VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
     "demo": ("headrace.cli.demo", "Train on one machine, without and with headrace, and compare."),
+    "devhdfs": ("headrace.cli.devhdfs", "Run a real HDFS on this machine, for development."),
     "explain": ("headrace.cli.explain", "Show what each op costs and where it will run."),
     "index": ("headrace.cli.index", "List a dataset's samples and where their bytes are."),
     "inspect": ("headrace.cli.inspect", "Describe a dataset: counts, bytes, cost, what is broken."),

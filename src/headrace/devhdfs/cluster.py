@@ -54,11 +54,16 @@ class NameNode(Daemon):
 
         Raises:
             RemoteError: the NameNode's log says why not.
+            DeadlineError: it takes longer than a minute.
         """
         spec = self._plan.spec
         running = spec.launch(self._plan.format_argv, spec.environment, spec.log)
         try:
             code = running.wait(_FORMAT_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise DeadlineError(
+                f"{self.name} is not formatted after {_FORMAT_TIMEOUT_S:g} s; see {self.log}"
+            ) from error
         finally:
             running.kill()
             running.wait()
@@ -92,12 +97,9 @@ class Cluster:
     Should this process be killed, a watcher ends the daemons and removes what they wrote.
     Not thread-safe.
 
+    The first five arguments are the fields of ``ClusterConfig``, where they are described.
+
     Args:
-        datanodes: See ``ClusterConfig``, as for the ones below.
-        namenodes: ...
-        block_size: ...
-        replication: ...
-        bandwidth: ...
         directory: Where all files go, and stay; None: a temporary one that is removed.
         jars: Directory of Hadoop's jars; None: ``HADOOP_HOME``, or fetched with Maven once.
         hosts: Where the daemons run, if not all on this host.
@@ -161,8 +163,14 @@ class Cluster:
         """Start all daemons; they answer some seconds later.
 
         Raises:
+            CallerError: a cluster runs in this directory already.
             RemoteError: a new file system could not be made.
         """
+        if running := processes.marked(self.directory):
+            raise CallerError(
+                f"a cluster runs in {self.directory} already (process {running[0].pid} is its "
+                f"{running[0].name}); stop it, or use another directory"
+            )
         removes = [self.directory] if self.is_temporary else []
         self._watch = start_watch(self.directory, removes=removes)
         for datanode in self.datanodes:

@@ -7,7 +7,7 @@ import subprocess
 
 from headrace.core.errors import DeadlineError, RemoteError
 from headrace.devhdfs.config import NameNodeAddress
-from headrace.devhdfs.layout import Layout, Runtime
+from headrace.devhdfs.layout import CLIENT, Layout, Runtime
 
 _ADMIN_CLASS = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 _TIMEOUT_S = 60.0
@@ -24,7 +24,7 @@ def make_standby(runtime: Runtime, layout: Layout, namenode: NameNodeAddress) ->
 
 
 def _administer(runtime: Runtime, layout: Layout, arguments: list[str]) -> None:
-    argv = runtime.argv(layout.directory, layout.config_dir, [_ADMIN_CLASS, *arguments])
+    argv = runtime.argv(layout.directory, CLIENT, [_ADMIN_CLASS, *arguments])
     try:
         done = subprocess.run(
             argv,

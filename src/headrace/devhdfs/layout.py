@@ -13,6 +13,9 @@ from headrace.devhdfs.ports import PortReservation
 from headrace.devhdfs.processes import mark
 
 LOOPBACK = "127.0.0.1"
+CLIENT = "client"
+"""The directory with what clients need to know."""
+
 _NAMENODE_PORTS = (8020, 9870)
 _DATANODE_PORTS = (9866, 9864, 9867)
 """Hadoop's own numbers, for hosts that are the cluster's alone."""
@@ -59,19 +62,26 @@ class Runtime:
     classpath: str
     heap_bytes: int
 
-    def argv(self, directory: Path, config_dir: Path, main: Sequence[str]) -> list[str]:
-        """Return the command line of a JVM that belongs to the cluster in ``directory``."""
+    def argv(self, directory: Path, name: str, main: Sequence[str]) -> list[str]:
+        """Return the command line of a JVM that belongs to the cluster in ``directory``.
+
+        Args:
+            directory: The cluster's.
+            name: Of the daemon; its configuration is in the directory of this name.
+            main: The class to run, and its arguments.
+        """
+        own = directory / name
         return [
             str(self.java),
-            mark(directory),
+            mark(directory, name),
             f"-Xmx{self.heap_bytes >> 20}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             "-XX:+ExitOnOutOfMemoryError",
-            f"-XX:ErrorFile={config_dir.parent}/crash.log",
+            f"-XX:ErrorFile={own}/crash.log",
             *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
             "-cp",
-            f"{config_dir}:{self.classpath}",
+            f"{own}/conf:{self.classpath}",
             *main,
         ]
 
@@ -100,7 +110,7 @@ class Layout:
 
     def __init__(self, directory: Path, config: ClusterConfig, hosts: Hosts) -> None:
         self.directory = directory
-        self.config_dir = directory / "client"
+        self.config_dir = directory / CLIENT / "conf"
         self.ports = PortReservation()
         self._config = config
         self._hosts = hosts
@@ -139,7 +149,7 @@ class Layout:
             shared_edits=str(self.directory / "shared-edits"),
         )
         _write(own / "conf", self._core(), properties)
-        argv = runtime.argv(self.directory, own / "conf", [NAMENODE_CLASS])
+        argv = runtime.argv(self.directory, address.name, [NAMENODE_CLASS])
         return NameNodePlan(
             spec=DaemonSpec(name=address.name, argv=argv, log=own / "log", launch=host.launch),
             address=address,
@@ -160,7 +170,7 @@ class Layout:
             data_directory=str(data),
         )
         _write(own / "conf", self._core(), properties)
-        argv = runtime.argv(self.directory, own / "conf", [DATANODE_CLASS])
+        argv = runtime.argv(self.directory, name, [DATANODE_CLASS])
         return DataNodePlan(
             spec=DaemonSpec(name=name, argv=argv, log=own / "log", launch=host.launch),
             address=f"{host.ip}:{data_port}",

@@ -11,31 +11,55 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-POLL_S = 0.02
+_POLL_S = 0.02
+_KILL_TIMEOUT_S = 10.0
 
 
-def mark(directory: Path) -> str:
-    """Return the argument that every daemon of the cluster in ``directory`` carries."""
-    return f"-Dheadrace.devhdfs={directory}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """One process that carries a mark."""
+
+    pid: int
+    name: str
+    """The daemon's: ``datanode-1``."""
+
+    is_frozen: bool
 
 
-def marked(directory: Path) -> list[int]:
+def mark(directory: Path, name: str) -> str:
+    """Return the argument that a daemon of the cluster in ``directory`` carries."""
+    return f"-Dheadrace.devhdfs={directory}/{name}"
+
+
+def marked(directory: Path) -> list[Found]:
     """Return the processes of the cluster in ``directory``."""
-    wanted = mark(directory).encode()
+    prefix = mark(directory, "").encode()
+    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    found = ((entry, _daemon_name(entry, prefix)) for entry in entries)
     return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and wanted in _arguments(entry)
+        Found(pid=int(entry.name), name=name, is_frozen=_is_frozen(entry))
+        for entry, name in found
+        if name
     ]
 
 
-def _arguments(process: Path) -> list[bytes]:
+def _daemon_name(process: Path, prefix: bytes) -> str:
     try:
-        return (process / "cmdline").read_bytes().split(b"\0")
+        arguments = (process / "cmdline").read_bytes().split(b"\0")
     except OSError:  # gone, or not ours to look at
-        return []
+        return ""
+    ours = (one.removeprefix(prefix) for one in arguments if one.startswith(prefix))
+    return next(ours, b"").decode()
+
+
+def _is_frozen(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
 
 
 def end(directory: Path, *, patience_s: float) -> int:
@@ -45,22 +69,22 @@ def end(directory: Path, *, patience_s: float) -> int:
     """
     running = marked(directory)
     if running and patience_s > 0:
-        for signal_number in (signal.SIGCONT, signal.SIGTERM):
-            _send(running, signal_number)
+        for number in (signal.SIGCONT, signal.SIGTERM):
+            _send(running, number)
         _wait_gone(directory, patience_s)
     _send(marked(directory), signal.SIGKILL)
-    _wait_gone(directory, timeout_s=10.0)
+    _wait_gone(directory, _KILL_TIMEOUT_S)
     return len(running)
 
 
-def _send(pids: Iterable[int], signal_number: int) -> None:
-    for pid in pids:
+def _send(processes: Iterable[Found], number: signal.Signals) -> None:
+    for one in processes:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal_number)
+            os.kill(one.pid, number)
 
 
 def _wait_gone(directory: Path, timeout_s: float) -> None:
     """Wait until no process carries the mark; one that has ended carries none."""
     deadline = time.monotonic() + timeout_s
     while marked(directory) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
