@@ -491,11 +491,20 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"on_corrupt": "substitue"}, "choose substitute or"),
         ({"tail": "keep"}, "choose drop or short or pad"),
         ({"order": "random"}, "choose shuffle or"),
+        ({"trace": 5}, "trace=5 must be a path"),
+        ({"token": 5}, "token=5 must be text"),
+        ({"allocate": 5}, "allocate=5 must be a function"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Loader("/nowhere", **{"batch_size": 2, **options})
+
+
+@pytest.mark.parametrize("urls", [None, 5, "", [None], b"/data", {"/data": "x"}, {"/data": None}])
+def test_what_is_no_dataset_is_refused_in_words(urls: Any) -> None:
+    with pytest.raises(ConfigError, match=r"give its path or URL|must be a positive number"):
+        Loader(urls, batch_size=2)
 
 
 def test_a_mistyped_dataset_is_not_found(dataset: Path) -> None:

@@ -93,6 +93,8 @@ def test_what_is_wrong_is_named(text: str, said: str) -> None:
 
 
 def test_something_that_is_no_op_is_refused() -> None:
+    with pytest.raises(ConfigError, match="made of a list of ops"):
+        Pipeline(None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"headrace\.ops"):
         Pipeline([lambda image: image])  # type: ignore[list-item]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,6 +31,19 @@ _INTEGERS = (
     "prefetch_bytes",
     "check_every",
 )
+
+_KINDS: dict[str, Any] = {
+    "token": str | None,
+    "ca_file": str | Path | None,
+    "trace": str | Path | None,
+    "allocate": Callable,
+}
+_KIND_NAMES = {
+    "token": "text or None",
+    "ca_file": "a path or None",
+    "trace": "a path or None",
+    "allocate": "a function that returns memory",
+}
 
 TOKEN_VARIABLE = "HEADRACE_TOKEN"
 """Environment variable that the agents' token is read from when none is given."""
@@ -134,6 +148,9 @@ class LoaderConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ConfigError(f"{name}={value!r} must be more than 0 seconds")
+        for name, kinds in _KINDS.items():
+            if not isinstance(getattr(self, name), kinds):
+                raise ConfigError(f"{name}={getattr(self, name)!r} must be {_KIND_NAMES[name]}")
         self.schedule()
         self.endpoints()
 

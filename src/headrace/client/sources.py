@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -60,15 +60,12 @@ def weights_of(urls: Urls) -> dict[str, float | None]:
     Raises:
         ConfigError: no dataset, one named twice, or a weight that is not positive.
     """
-    if isinstance(urls, (str, os.PathLike)):
-        urls = [urls]
     if isinstance(urls, Mapping):
-        weights = {os.fspath(url): float(weight) for url, weight in urls.items()}
-        for url, weight in weights.items():
-            if not 0 < weight < float("inf"):
-                raise ConfigError(f"{url}: weight {weight:g} must be positive")
+        weights = {_text_of(url): _weight_of(url, weight) for url, weight in urls.items()}
         return dict(_checked(list(weights)), **weights)
-    return _checked([os.fspath(url) for url in urls])
+    if isinstance(urls, str | bytes | os.PathLike) or not isinstance(urls, Iterable):
+        urls = [urls]
+    return _checked([_text_of(url) for url in urls])
 
 
 def find_source(url: str, weight: float | None, agents: Sequence[Endpoint] = ()) -> FoundSource:
@@ -133,6 +130,19 @@ def _open_there(url: str, agents: Sequence[Endpoint], why: HeadraceError) -> Ope
         ) from error
     logger.warning("%s is not seen by this host (%s): all bytes come from agents", url, why)
     return OpenSource(index=index, reader=None)
+
+
+def _text_of(url: object) -> str:
+    text = os.fspath(url) if isinstance(url, os.PathLike) else url
+    if not isinstance(text, str) or not text:
+        raise ConfigError(f"{url!r} is not a dataset; give its path or URL")
+    return text
+
+
+def _weight_of(url: object, weight: object) -> float:
+    if not isinstance(weight, int | float) or not 0 < weight < float("inf"):
+        raise ConfigError(f"{url}: weight {weight!r} must be a positive number")
+    return float(weight)
 
 
 def _checked(urls: list[str]) -> dict[str, float | None]:

@@ -36,6 +36,8 @@ class Pipeline:
         Raises:
             ConfigError: a parameter has a wrong type, or an op on samples follows one on batches.
         """
+        if not isinstance(ops, Iterable):
+            raise ConfigError(f"a pipeline is made of a list of ops, not of {ops!r}; write [op, …]")
         object.__setattr__(self, "ops", tuple(_checked(op) for op in ops))
         _check_order(self.ops)
 
