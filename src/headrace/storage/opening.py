@@ -19,11 +19,14 @@ def open_storage(url: str) -> Storage:
     """Open the store that a URL or a plain path names.
 
     Args:
-        url: An absolute or relative path, or ``file:`` with an absolute path.
+        url: An absolute or relative path, ``file:`` with an absolute path, or ``hdfs:``
+            with a NameNode or nameservice (or neither, for the one configured) and a path.
 
     Raises:
         CallerError: the scheme is not supported; names those that are, and the nearest.
         NotFoundError: there is no such directory; names the nearest one that is there.
+        ConfigError: the store needs a package or a configuration that is missing.
+        StorageError: the store cannot be reached.
     """
     if not url:
         raise CallerError("the path of the dataset is empty; is the variable set that it is from?")
@@ -45,7 +48,13 @@ def _open_file_url(url: str) -> Storage:
     return LocalStorage(unquote(parts.path))
 
 
-_OPENERS: dict[str, Callable[[str], Storage]] = {"file": _open_file_url}
+def _open_hdfs(url: str) -> Storage:
+    from headrace.storage.hdfs import HdfsStorage
+
+    return HdfsStorage(url)
+
+
+_OPENERS: dict[str, Callable[[str], Storage]] = {"file": _open_file_url, "hdfs": _open_hdfs}
 
 
 def _unknown(scheme: str, url: str) -> str:

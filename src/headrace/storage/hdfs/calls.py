@@ -1,0 +1,121 @@
+"""Runs calls that may hang in threads of their own, so that no caller waits without a bound.
+
+hdfs-native waits for a NameNode for ever, and its calls cannot be interrupted. A call that
+outlives its caller's patience is *abandoned*: its thread is written off, another may take
+its place, and it ends by itself when the call returns. The threads are shared by all stores
+of a process and are daemons: a call that hangs does not keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_Job = tuple["Future[Any]", Callable[[], Any]]
+
+THREADS = 8
+"""Calls of one kind that run at the same time in a process."""
+
+ABANDONED = 64
+"""Threads that may hang before calls have to queue."""
+
+
+class Calls:
+    """A small pool of daemon threads. Thread-safe."""
+
+    def __init__(self, name: str, threads: int = THREADS) -> None:
+        self._name = name
+        self._limit = threads
+        self._most = threads + ABANDONED
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._threads = 0
+        self._idle = 0
+        self._abandoned: set[Future[Any]] = set()
+
+    def start(self, call: Callable[[], T]) -> Future[T]:
+        """Run ``call`` as soon as a thread is free."""
+        future: Future[T] = Future()
+        with self._lock:
+            self._jobs.put((future, call))
+            if self._idle:
+                self._idle -= 1
+            elif self._threads < min(self._most, self._limit + len(self._abandoned)):
+                self._threads += 1
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def run(self, call: Callable[[], T], timeout_s: float) -> T:
+        """Return what ``call`` returns.
+
+        Raises:
+            TimeoutError: it did not within ``timeout_s``; it is abandoned.
+        """
+        future = self.start(call)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            if not future.done():
+                self.abandon(future)
+                raise
+            return future.result()
+
+    def abandon(self, future: Future[Any]) -> None:
+        """Give up on a call: it is not started any more, or its thread is replaced."""
+        if future.cancel():
+            return
+        with self._lock:
+            if not future.done():
+                self._abandoned.add(future)
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._jobs.get()
+            if future.set_running_or_notify_cancel():
+                _settle(future, call)
+            with self._lock:
+                self._abandoned.discard(future)
+                if self._threads > self._limit + len(self._abandoned):
+                    self._threads -= 1
+                    return
+                if self._jobs.empty():
+                    self._idle += 1
+
+
+def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
+    try:
+        result = call()
+    except Exception as error:  # noqa: BLE001 - it is the caller's, whatever it is
+        future.set_exception(error)
+    except BaseException as panic:  # noqa: BLE001 - a panic of Rust code is no Exception
+        future.set_exception(RuntimeError(f"it panicked: {panic}"))
+    else:
+        future.set_result(result)
+
+
+_pools: dict[str, Calls] = {}
+_pools_lock = threading.Lock()
+
+
+def calls_for(kind: str) -> Calls:
+    """Return this process's pool for one kind of call."""
+    with _pools_lock:
+        if kind not in _pools:
+            _pools[kind] = Calls(f"headrace-hdfs-{kind}")
+        return _pools[kind]
+
+
+def _forget_pools() -> None:
+    """Forget the pools in a forked child: their threads stayed in the parent."""
+    global _pools_lock  # noqa: PLW0603 - it may have been held when the process forked
+    _pools.clear()
+    _pools_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_pools)

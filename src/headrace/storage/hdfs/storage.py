@@ -1,0 +1,240 @@
+"""The storage port over HDFS.
+
+What it adds to hdfs-native: open files that outlive a NameNode's restart, bounded waits,
+ranges in parallel, reads past the end that are errors, atomic writes, places of blocks, and
+errors that name the DataNode or NameNode and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import secrets
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from headrace.core.errors import CallerError, HeadraceError, NotFoundError
+from headrace.storage.hdfs.address import parse_address
+from headrace.storage.hdfs.config import HdfsConfig
+from headrace.storage.hdfs.folders import did_you_mean, sorted_entries
+from headrace.storage.hdfs.handles import Handles, file_info
+from headrace.storage.hdfs.namenode import NameNodes
+from headrace.storage.hdfs.reading import SLOWEST_BYTES_PER_S, Reading
+from headrace.storage.hdfs.webhdfs import WebHdfs
+from headrace.storage.port import BlockPlace, ByteRange, FileInfo
+
+if TYPE_CHECKING:
+    import hdfs_native
+
+
+class HdfsStorage:
+    """Files below one directory of HDFS. Thread-safe, and usable in a forked child.
+
+    Also ``Locates`` and ``Replicates``.
+    """
+
+    def __init__(self, url: str, config: HdfsConfig | None = None) -> None:
+        """Open an existing directory.
+
+        Args:
+            url: ``hdfs://NAMENODE:PORT/path``, ``hdfs://NAMESERVICE/path`` or ``hdfs:///path``.
+            config: What the URL does not say; None is what the environment says.
+
+        Raises:
+            ConfigError: the configuration is missing or does not know the nameservice, or
+                the extra ``hdfs`` is not installed.
+            NotFoundError: there is no such directory; names the nearest one that is there.
+            StorageError: the NameNode cannot be reached, or refuses.
+        """
+        config = config or HdfsConfig.from_environment()
+        self._address = parse_address(url, config)
+        self._config = config
+        self._root = self._address.root
+        self._namenodes = NameNodes(self._address, config)
+        self._handles = Handles(self._namenodes, self._root, config)
+        self._reading = Reading(self._handles, config, self._full)
+        self._web = WebHdfs(self._address, config)
+        _live.add(self)
+        self._require_directory()
+
+    @property
+    def url(self) -> str:
+        """The root: ``hdfs://``, the NameNode or nameservice, the path."""
+        return self._address.url
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """Yield every file below ``prefix``, recursively, in path order."""
+        prefix = prefix.strip("/")
+        with self._hinting(prefix):
+            status = self._status(prefix)
+        if status.isdir:
+            yield from self._walk(prefix)
+        else:
+            yield file_info(status, prefix)
+
+    def stat(self, path: str) -> FileInfo:
+        """Describe one file; its version is the modification time in milliseconds.
+
+        A file that is open for reading is described as it was when the NameNode last
+        confirmed it, at most ``revalidate_s`` ago, or longer while no NameNode answers.
+        """
+        self._full(path)
+        with self._hinting(path):
+            return self._handles.stat(path)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Return ``length`` bytes from ``offset`` (to the end when None)."""
+        ranges = None if length is None else [ByteRange(offset, length)]
+        self._full(path)
+        with self._hinting(path):
+            return self._reading.read(path, ranges, offset)[0]
+
+    def read_ranges(self, path: str, ranges: Sequence[ByteRange]) -> Sequence[bytes]:
+        """Return the bytes of each range, in the order asked for; all are of one version."""
+        self._full(path)
+        with self._hinting(path):
+            return self._reading.read(path, ranges)
+
+    def write(self, path: str, data: bytes) -> FileInfo:
+        """Create or replace a file: written aside, closed, then renamed over the old one."""
+        full = self._full(path)
+        folder, name = posixpath.split(full)
+        aside = f"{folder}/.{name}.{secrets.token_hex(4)}.part"
+        try:
+            self._write_aside(aside, data, tried=f"write {full}")
+            info = file_info(self._status_of(aside), path)
+            self._namenodes.tell(f"write {full}", lambda client: client.rename(aside, full, True))
+        except BaseException:
+            with suppress(HeadraceError):  # what went wrong first is what is told
+                self._namenodes.tell(f"delete {aside}", lambda client: client.delete(aside))
+            raise
+        self._handles.forget(path)
+        self._handles.remember(info)
+        return info
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file, replacing ``target`` atomically; folders of ``target`` are made."""
+        old, new = self._full(source), self._full(target)
+        tried = f"rename {old} to {new}"
+        with self._hinting(source):
+            self._status(source)
+        try:
+            self._namenodes.tell(
+                tried, lambda client: client.mkdirs(posixpath.dirname(new), create_parent=True)
+            )
+            self._namenodes.tell(tried, lambda client: client.rename(old, new, True))
+        finally:
+            self._handles.forget(source, target)
+
+    def delete(self, path: str) -> None:
+        """Remove one file; a file that is already gone is not an error."""
+        full = self._full(path)
+        self._handles.forget(path)
+        try:
+            status = self._status(path)
+        except NotFoundError:
+            return
+        file_info(status, path)
+        self._namenodes.tell(f"delete {full}", lambda client: client.delete(full))
+
+    def locations(self, path: str) -> Sequence[BlockPlace]:
+        """Return a file's blocks in order, as they are placed now, nearest replicas first."""
+        full = self._full(path)
+        with self._hinting(path):
+            return self._web.locate(full)
+
+    def replication(self, path: str) -> int:
+        """Return how many copies of a file are asked for."""
+        return int(self._file_status(path).replication or 1)
+
+    def set_replication(self, path: str, copies: int) -> None:
+        """Ask for another number of copies; the NameNode makes or drops them by and by."""
+        full = self._full(path)
+        self._file_status(path)
+        self._namenodes.tell(
+            f"set the replication of {full} to {copies}",
+            lambda client: client.set_replication(full, copies),
+        )
+
+    def close(self) -> None:
+        """Drop the open files and the connections."""
+        self._handles.clear()
+        self._web.close()
+
+    def renew(self) -> None:
+        """Begin anew in a forked child, with nothing of the parent's threads and sockets."""
+        self._web.forget()
+        self._handles = Handles(self._namenodes, self._root, self._config)
+        self._reading = Reading(self._handles, self._config, self._full)
+
+    def _full(self, path: str) -> str:
+        """Return the absolute path in the cluster.
+
+        Raises:
+            CallerError: it would lie outside the root.
+        """
+        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+            raise CallerError(
+                f"path {path!r} leaves the root {self.url}; "
+                "give a path relative to it, without '..'"
+            )
+        return f"{self._root}/{path}" if path else self._root or "/"
+
+    def _require_directory(self) -> None:
+        with self._hinting(""):
+            status = self._status("")
+        if not status.isdir:
+            raise NotFoundError(f"{self.url} is a file; name the directory that holds it")
+
+    def _status(self, path: str) -> hdfs_native.FileStatus:
+        return self._status_of(self._full(path))
+
+    def _status_of(self, full: str) -> hdfs_native.FileStatus:
+        return self._namenodes.ask(f"stat {full}", lambda client: client.get_file_info(full))
+
+    def _file_status(self, path: str) -> hdfs_native.FileStatus:
+        with self._hinting(path):
+            status = self._status(path)
+        file_info(status, path)
+        return status
+
+    def _walk(self, folder: str) -> Iterator[FileInfo]:
+        for name, status in sorted_entries(self._namenodes, self._full(folder)):
+            path = f"{folder}/{name}" if folder else name
+            if status.isdir:
+                yield from self._walk(path)
+            else:
+                info = file_info(status, path)
+                self._handles.remember(info)
+                yield info
+
+    def _write_aside(self, aside: str, data: bytes, *, tried: str) -> None:
+        def create(client: hdfs_native.Client) -> None:
+            with client.create(aside) as writer:
+                writer.write(data)
+
+        timeout_s = self._config.read_timeout_s + len(data) / SLOWEST_BYTES_PER_S
+        self._namenodes.tell(tried, create, timeout_s=timeout_s)
+
+    @contextmanager
+    def _hinting(self, path: str) -> Iterator[None]:
+        """Add to an error that something is not there what may have been meant."""
+        try:
+            yield
+        except NotFoundError as error:
+            self._handles.forget(path)
+            hint = did_you_mean(self._namenodes, self._full(path))
+            raise NotFoundError(f"{error}{hint}") from error
+
+
+_live: weakref.WeakSet[HdfsStorage] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for storage in list(_live):
+        storage.renew()
+
+
+os.register_at_fork(after_in_child=_renew_all)
