@@ -108,6 +108,10 @@ class Report:
 
     table: Table
     repeats: int
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """More of what was found, under keys of the benchmark's own."""
+
+    further_tables: tuple[Table, ...] = ()
     load_before: float = field(default_factory=lambda: os.getloadavg()[0])
     """Runnable processes before the run, this one apart: how busy the machine was."""
 
@@ -127,6 +131,7 @@ class Report:
             "ratio": {name: found.median for name, found in self.ratios.items()},
             "ratio_spread": msgspec.to_builtins(dict(self.ratios)),
             "repeats": self.repeats,
+            **msgspec.to_builtins(dict(self.further)),
         }
 
 
@@ -135,6 +140,8 @@ def publish(report: Report, target: Path | None) -> None:
     console = Console()
     print_table(console, report.table)
     print_table(console, _ratio_table(report))
+    for table in report.further_tables:
+        print_table(console, table)
     if target is not None:
         file = target / f"{report.name}.json" if target.is_dir() else target
         text = msgspec.json.format(msgspec.json.encode(report.as_json()), indent=2)

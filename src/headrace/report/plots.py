@@ -110,6 +110,37 @@ def lines(
         return _svg(figure)
 
 
+def shares_of_durations(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
+    """Draw cumulative shares (0 … 1) over durations [s] that span decades."""
+    with _axes(height=2.8) as (figure, axes):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: round_seconds(value))
+        axes.yaxis.set_major_formatter(_percent)
+        for line in series:
+            axes.plot(line.x, line.y, drawstyle="steps-post", color=line.colour, lw=1.8)
+        axes.set_ylim(0, 1.02)
+        _label(axes, x_label, y_label)
+        _legend(axes, [(line.label, line.colour) for line in series])
+        return _svg(figure)
+
+
+def points(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
+    """Draw shares (0 … 1) measured at some values of x, joined by straight lines."""
+    with _axes(height=2.8) as (figure, axes):
+        axes.yaxis.set_major_formatter(_percent)
+        for line in series:
+            axes.plot(line.x, line.y, "o-", ms=5, color=line.colour, lw=1.6)
+        axes.set_xlim(left=0)
+        axes.set_ylim(0, 1.02)
+        _label(axes, x_label, y_label)
+        _legend(axes, [(line.label, line.colour) for line in series], beside=True)
+        return _svg(figure)
+
+
+def _percent(value: float, _: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
 def bars(items: Sequence[Bar], *, x_label: str) -> str:
     """Draw one bar per item, its parts side by side, each with its length written in it."""
     with _axes(height=0.55 * len(items) + 1.1) as (figure, axes):
@@ -150,7 +181,7 @@ def areas(
             )
             axes.set_ylim(0, 1.02)
             axes.set_xlim(series[0].x[0], series[0].x[-1])
-            axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+            axes.yaxis.set_major_formatter(_percent)
             axes.set_title(title, loc="left", fontsize=10, pad=20 if axes is first else 6)
             _legend(axes, [(line.label, line.colour) for line in series], beside=True)
             _mark_spans(axes, spans, named=axes is first)
