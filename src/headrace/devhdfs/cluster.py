@@ -251,12 +251,16 @@ class Cluster:
         self._call_off_watch()
         self._layout.ports.release()
 
+    def kill(self) -> None:
+        """End all daemons at once, as a power failure would; ``start`` starts them again."""
+        processes.end(self.directory, patience_s=0.0)
+        self._call_off_watch()
+
     def close(self) -> None:
         """End all daemons; remove the directory if it is temporary. A second call does nothing."""
         if not self.is_temporary:
             self._stop_in_order()
-        processes.end(self.directory, patience_s=0.0)
-        self._call_off_watch()
+        self.kill()
         self._layout.ports.release()
         if self.is_temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
