@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from headrace.core.errors import NotFoundError
+from headrace.core.errors import CallerError, NotFoundError
 from testbed import disks, network, probe, removal, wan
 from testbed.cgroups import Group, Trees, find_trees
 from testbed.guardian import Guardian
@@ -36,15 +37,19 @@ class Testbed:
         self.scenario = scenario
         self._registry = registry or Registry()
         self._number: int | None = None
-        self._trees: Trees | None = None
         self._guardian: Guardian | None = None
         self._hosts: dict[str, Host] = {}
 
     @property
     def number(self) -> int:
         """Which bed of this machine it is."""
-        assert self._number is not None, "the bed is not up: use it as a context manager"
+        if self._number is None:
+            raise CallerError("the bed is not up; use it as a context manager: `with Testbed(…)`")
         return self._number
+
+    @functools.cached_property
+    def _trees(self) -> Trees:
+        return find_trees()
 
     @property
     def names(self) -> BedNames:
@@ -97,7 +102,8 @@ class Testbed:
             boot=this_boot(),
             created=time.time(),
         )
-        self._number = self._registry.claim(record, is_free=_free_networks(self.scenario))
+        has_room = functools.partial(_has_room, self.scenario, network.networks_in_use())
+        self._number = self._registry.claim(record, has_room=has_room)
         try:
             if owner is not None:
                 self._guardian = Guardian(self._registry, self._number, owner)
@@ -135,7 +141,7 @@ class Testbed:
                 f"no bed {number} was left running by `up`; `python -m testbed status` lists all"
             )
         bed = cls(Scenario.parse(record.scenario), registry=registry)
-        bed._number, bed._trees = number, find_trees()
+        bed._number = number
         for spec in bed.scenario.specs():
             disk = spec.group.disk
             found = disks.find(bed._home(spec), disk) if disk else None
@@ -143,7 +149,6 @@ class Testbed:
         return bed
 
     def _build(self) -> None:
-        self._trees = find_trees()
         network.carry_out(network.plan(self.names, self.scenario))
         for spec in self.scenario.specs():
             self._hosts[spec.name] = self._make_host(spec)
@@ -159,12 +164,10 @@ class Testbed:
             home.mkdir(parents=True)
             return self._host(spec, None)
         file = self.directory / f"{spec.name}.disk"
-        assert self._trees is not None
         return self._host(spec, disks.make(file, home, spec.group.disk, group, self._trees))
 
     def _host(self, spec: HostSpec, disk: disks.Disk | None) -> Host:
         site = spec.group.site
-        assert self._trees is not None
         return Host(
             spec=spec,
             ip=self.names.address(self.scenario.sites.index(site), spec.number),
@@ -176,7 +179,6 @@ class Testbed:
         )
 
     def _group(self, name: str) -> Group:
-        assert self._trees is not None
         group = Group(self._trees, f"{self.names.group}/{name}")
         group.make()
         return group
@@ -185,18 +187,8 @@ class Testbed:
         return self.directory / "hosts" / spec.name
 
 
-def _free_networks(scenario: Scenario) -> _IsFree:
-    return _IsFree(len(scenario.sites), network.networks_in_use())
-
-
-class _IsFree:
-    """Tells whether no route of this machine leads into a bed's networks."""
-
-    def __init__(self, sites: int, used: list[ipaddress.IPv4Network]) -> None:
-        self._sites = sites
-        self._used = used
-
-    def __call__(self, number: int) -> bool:
-        names = BedNames(number=number)
-        mine = [ipaddress.IPv4Network(names.network(index)) for index in range(self._sites)]
-        return not any(one.overlaps(other) for one in mine for other in self._used)
+def _has_room(scenario: Scenario, used: list[ipaddress.IPv4Network], number: int) -> bool:
+    """Return whether no route of this machine leads into the bed's networks."""
+    names = BedNames(number=number)
+    mine = [ipaddress.IPv4Network(names.network(index)) for index in range(len(scenario.sites))]
+    return not any(one.overlaps(other) for one in mine for other in used)

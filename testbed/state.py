@@ -88,12 +88,12 @@ class Registry:
         """Return where a bed keeps its disks, files and logs."""
         return self.root / str(number)
 
-    def claim(self, record: Record, *, is_free: Callable[[int], bool]) -> int:
+    def claim(self, record: Record, *, has_room: Callable[[int], bool]) -> int:
         """Return the number of a new bed, whose directory holds the record.
 
         Args:
             record: What is written down.
-            is_free: Whether the machine's networks leave room for a bed of this number.
+            has_room: Whether the machine's networks leave room for a bed of this number.
 
         Raises:
             ConfigError: All numbers are taken.
@@ -102,7 +102,7 @@ class Registry:
         claim = Path(tempfile.mkdtemp(prefix=_CLAIM, dir=self.root))
         (claim / _RECORD).write_bytes(msgspec.json.encode(record))
         for number in random.sample(range(1, BEDS + 1), BEDS):
-            if is_free(number):
+            if has_room(number):
                 with contextlib.suppress(OSError):  # taken: a directory that is not empty
                     claim.rename(self.directory(number))
                     return number
