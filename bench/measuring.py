@@ -22,6 +22,7 @@ from rich.console import Console
 from headrace.demo.cputime import LoadingCpu
 from headrace.report.blocks import Table
 from headrace.report.console import print_table
+from headrace.report.document import write_json
 from headrace.report.provenance import provenance
 
 
@@ -144,8 +145,7 @@ def publish(report: Report, target: Path | None) -> None:
         print_table(console, table)
     if target is not None:
         file = target / f"{report.name}.json" if target.is_dir() else target
-        text = msgspec.json.format(msgspec.json.encode(report.as_json()), indent=2)
-        file.write_bytes(text + b"\n")
+        write_json(file, report.as_json())
 
 
 def _ratio_table(report: Report) -> Table:

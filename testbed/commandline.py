@@ -12,8 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.tables import write_json
 from headrace.core.errors import CallerError, ConfigError, NotFoundError
+from headrace.report.document import write_json
 from testbed import removal
 from testbed.bed import Testbed
 from testbed.cgroups import find_trees

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -38,10 +37,11 @@ def command(quick: bool, torch: bool, directory: Path, json_file: str | None) ->
       headrace demo --json demo.json
     """  # noqa: D301 - click reads the lone \b
     from headrace.demo.page import report_page
-    from headrace.demo.result import result_json, tables
+    from headrace.demo.result import result_document, tables
     from headrace.demo.run import DemoSettings, quick_settings, run_demo
     from headrace.demo.view import view_for
     from headrace.report.console import print_table
+    from headrace.report.document import write_json
     from headrace.report.html import render_page
 
     settings = (
@@ -58,10 +58,8 @@ def command(quick: bool, torch: bool, directory: Path, json_file: str | None) ->
     report = directory / "report.html"
     _write(report, render_page(report_page(result)).encode())
     console.print(f"report: {report.absolute()}", highlight=False, soft_wrap=True)
-    if json_file == "-":
-        sys.stdout.buffer.write(result_json(result))
-    elif json_file:
-        _write(Path(json_file), result_json(result))
+    if json_file:
+        write_json(json_file, result_document(result))
     return 1 if result.unequal else 0
 
 

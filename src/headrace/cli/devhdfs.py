@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli.sizes import ByteSize
-from headrace.cli.tables import write_json
 from headrace.core.errors import CallerError
+from headrace.report.document import write_json
 from headrace.report.units import bytes_
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
-from headrace.cli.tables import write_json
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.core.record import Record
 from headrace.dataset.index import Index
@@ -19,6 +18,7 @@ from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.prepare.profiles import profiles_of
 from headrace.report.blocks import Table
 from headrace.report.console import print_table
+from headrace.report.document import write_json
 from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage

@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from headrace.cli.tables import write_json
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.dataset.build import BuildProgress, OnProgress, build_index
 from headrace.dataset.describe import Description, describe
 from headrace.dataset.index import DEFAULT_PATH, Index
 from headrace.dataset.scan import ScanOptions
 from headrace.dataset.side import SideFiles
+from headrace.report.document import write_json
 from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 

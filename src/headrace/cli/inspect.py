@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.tables import bars, write_json
+from headrace.cli.tables import bars
 from headrace.dataset.build import list_dataset
 from headrace.dataset.describe import (
     Description,
@@ -21,6 +21,7 @@ from headrace.dataset.describe import (
     describe,
 )
 from headrace.dataset.index import Index
+from headrace.report.document import write_json
 from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 

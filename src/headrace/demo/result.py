@@ -63,10 +63,10 @@ class DemoResult:
         return unequal_steps(self.segments)
 
 
-def result_json(result: DemoResult) -> bytes:
+def result_document(result: DemoResult) -> dict[str, Any]:
     """Return the object that BENCHMARKS describes, under the name ``demo``."""
     made_at = result.provenance
-    value = {
+    return {
         "name": "demo",
         "date": made_at.date,
         "machine": made_at.machine,
@@ -78,7 +78,6 @@ def result_json(result: DemoResult) -> bytes:
         "digests": {"compared": compared_steps(result.segments), "unequal": result.unequal},
         "goals_missed": missed_goals(result.main.ratio),
     }
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 def _settings(result: DemoResult) -> dict[str, Any]:
