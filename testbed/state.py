@@ -44,14 +44,15 @@ class Owner:
     @classmethod
     def of_this_process(cls) -> Owner:
         """Return the calling process."""
-        return cls(pid=os.getpid(), started=_start_of(os.getpid()))
+        return cls(pid=os.getpid(), started=_state_and_start(os.getpid())[1])
 
     def is_alive(self) -> bool:
-        """Return whether it still runs."""
+        """Return whether it still runs; one that only waits to be collected does not."""
         try:
-            return _start_of(self.pid) == self.started
+            state, started = _state_and_start(self.pid)
         except (FileNotFoundError, ProcessLookupError):
             return False
+        return state not in "ZX" and started == self.started
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,10 +167,10 @@ def this_boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _start_of(pid: int) -> int:
-    """Return when a process started (proc(5)); its name may hold spaces and brackets."""
-    text = Path(f"/proc/{pid}/stat").read_text()
-    return int(text.rpartition(")")[2].split()[19])
+def _state_and_start(pid: int) -> tuple[str, int]:
+    """Return a process's state and start (proc(5)); its name may hold spaces and brackets."""
+    columns = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return columns[0], int(columns[19])
 
 
 def _is_locked(handle: int) -> bool:
