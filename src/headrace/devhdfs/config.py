@@ -87,7 +87,11 @@ def client_url(namenodes: Sequence[NameNodeAddress]) -> str:
 
 def core_site(namenodes: Sequence[NameNodeAddress]) -> Properties:
     """Return ``core-site.xml`` of clients and daemons alike."""
-    return {"fs.defaultFS": client_url(namenodes)}
+    return {
+        "fs.defaultFS": client_url(namenodes),
+        "ipc.client.connect.retry.interval": "200",  # DataNodes are up before their NameNode
+        "ipc.client.connect.max.retries": "300",
+    }
 
 
 def client_site(config: ClusterConfig, namenodes: Sequence[NameNodeAddress]) -> Properties:
@@ -178,6 +182,7 @@ def datanode_site(
         "dfs.datanode.http.address": f"{ip}:{ports[1]}",
         "dfs.datanode.ipc.address": f"{ip}:{ports[2]}",
         "dfs.datanode.scan.period.hours": "-1",
+        "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space": "0",
     }
     if config.bandwidth is not None:
         properties["dfs.datanode.data.read.bandwidthPerSec"] = str(config.bandwidth)
