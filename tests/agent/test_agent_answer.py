@@ -45,7 +45,7 @@ class Bench:
         config = AgentConfig(roots=(dataset.parent,), token="x" * 16, workers=workers)
         index = Index.load(str(dataset))
         self.engine = Engine(config)
-        self.registry = Registry(self.engine, config, None)
+        self.registry = Registry(self.engine, config, unix_socket=None, weight=lambda: 1)
         self.reader = CountingReader()
         self.spec = JobSpec(
             sources=(SourceSpec(url=str(dataset), index_digest=index.digest, samples=len(index)),),

@@ -23,6 +23,7 @@ from headrace.agent.local import LocalAgent
 from headrace.cli.main import run
 from headrace.core.errors import AgentUnavailableError
 from headrace.core.record import Record
+from headrace.core.roster import RosterEntry
 from headrace.dataset.build import build_index
 from headrace.storage.opening import open_storage
 from headrace.transform import ops
@@ -71,7 +72,7 @@ def test_a_sample_that_ends_its_worker_twice_comes_raw_and_others_go_on(
     misbehaving: LocalAgent, dataset: Path, op: str, says: str
 ) -> None:
     job = Job(misbehaving, dataset, with_op(op), cut=2)
-    assert job.register(roster=("somebody else",)).mode == "transform"
+    assert job.register(roster=(RosterEntry(name="somebody else"),)).mode == "transform"
     header, record = job.fetch(1)[1]
     assert (header.kind, header.code) == ("raw", "crashed")
     assert says in header.reason

@@ -17,6 +17,7 @@ from client_for_tests import Job, connect, eventually, make_dataset
 
 from headrace.agent.local import LocalAgent
 from headrace.core.errors import AuthError, RefusedError
+from headrace.core.roster import RosterEntry
 from headrace.dataset.index import Index
 from headrace.prepare.job import open_job
 from headrace.transform import ops
@@ -129,7 +130,7 @@ def test_registering_twice_changes_nothing_and_a_removed_job_is_unknown(
         ({"cuts": {"image": 1}}, "bad-request", "cut"),
         ({"world": 0}, "bad-request", "world"),
         ({"start_step": 1 << 63}, "bad-request", "start_step"),
-        ({"roster": ("twin", "twin")}, "bad-request", "twice"),
+        ({"roster": (RosterEntry(name="twin"), RosterEntry(name="twin"))}, "bad-request", "twice"),
     ],
 )
 def test_a_registration_that_makes_no_sense_is_refused(

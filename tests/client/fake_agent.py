@@ -17,7 +17,14 @@ from headrace.core.errors import CorruptSampleError
 from headrace.core.record import Record
 from headrace.prepare.job import OpenJob, open_job
 from headrace.wire.frames import FrameHeader, encode_frame, pack_fields
-from headrace.wire.messages import ErrorAnswer, FetchRequest, JobRegistered, RegisterJob
+from headrace.wire.messages import (
+    ErrorAnswer,
+    FetchRequest,
+    JobPlaces,
+    JobRegistered,
+    JobRoster,
+    RegisterJob,
+)
 
 Frames = Iterator[tuple[FrameHeader, Record]]
 Behaviour = Callable[["FakeAgent", FetchRequest], Frames]
@@ -35,6 +42,13 @@ class FakeAgent:
         self.is_frozen = False
         """Registrations are not answered until the agent is released."""
         self.registered: list[RegisterJob] = []
+        self.told: list[JobRoster] = []
+        self.hosts: tuple[str, ...] = ()
+        self.weight = 1
+        self.newest = JobPlaces()
+        """The map that it offers."""
+        self.maps: dict[str, JobPlaces] = {}
+        """The maps that it was brought."""
         self.fetches: list[FetchRequest] = []
         self.released = threading.Event()
         """Ends every stall."""
@@ -63,7 +77,20 @@ class FakeAgent:
         if job not in self._jobs:
             self._jobs[job] = open_job(message.spec)
         self._known.add(job)
-        return JobRegistered(agent=self.name, mode="transform", boot=str(self.boot))
+        return self.answer()
+
+    def answer(self, places: str = "") -> JobRegistered:
+        return JobRegistered(
+            agent=self.name,
+            mode="transform",
+            boot=str(self.boot),
+            hosts=self.hosts,
+            weight=self.weight,
+            needs_places=bool(places) and places not in self.maps,
+        )
+
+    def take_map(self, places: JobPlaces) -> None:
+        self.maps[places.version] = self.newest = places
 
     def knows(self, job: str) -> bool:
         return job in self._known
@@ -112,6 +139,13 @@ def _handler(agent: FakeAgent) -> type[BaseHTTPRequestHandler]:
         def do_PUT(self) -> None:
             if self._refused():
                 return
+            if self.path.endswith("/roster"):
+                self._share(msgspec.json.decode(self._body(), type=JobRoster))
+                return
+            if self.path.endswith("/places"):
+                agent.take_map(msgspec.json.decode(self._body(), type=JobPlaces))
+                self._answer(204, None)
+                return
             message = msgspec.json.decode(self._body(), type=RegisterJob)
             if agent.is_frozen:
                 agent.released.wait(30)
@@ -120,12 +154,33 @@ def _handler(agent: FakeAgent) -> type[BaseHTTPRequestHandler]:
                 return
             self._answer(200, agent.register(self.path.rpartition("/")[2], message))
 
+        def do_GET(self) -> None:
+            path, _, have = self.path.partition("?have=")
+            if not agent.knows(path.split("/")[3]):
+                self._unknown()
+            elif path.endswith("/roster"):
+                self._answer(200, agent.told[-1])
+            elif agent.newest.version and agent.newest.version == have:
+                self._answer(204, None)
+            else:
+                self._answer(200, agent.newest)
+
+        def _share(self, message: JobRoster) -> None:
+            if not agent.knows(self.path.split("/")[3]):
+                self._unknown()
+                return
+            agent.told.append(message)
+            self._answer(200, agent.answer(message.places))
+
+        def _unknown(self) -> None:
+            self._answer(404, ErrorAnswer(error="no such job", code="unknown-job"))
+
         def do_POST(self) -> None:
             if self._refused():
                 return
             request = msgspec.json.decode(self._body(), type=FetchRequest)
             if not agent.knows(self.path.split("/")[3]):
-                self._answer(404, ErrorAnswer(error="no such job", code="unknown-job"))
+                self._unknown()
                 return
             agent.fetches.append(request)
             self.send_response(200)
@@ -157,7 +212,7 @@ def _handler(agent: FakeAgent) -> type[BaseHTTPRequestHandler]:
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
         def _answer(self, status: int, message: Any) -> None:
-            body = msgspec.json.encode(message)
+            body = b"" if message is None else msgspec.json.encode(message)
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

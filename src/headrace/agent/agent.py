@@ -70,6 +70,7 @@ class Agent:
                 config,
                 unix_socket=self.unix_socket,
                 statistics=self.statistics,
+                weight=lambda: self._watch.weight,
             )
             self._opened = opened.pop_all()
         self._began = self.engine.clock.now()

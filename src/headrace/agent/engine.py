@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
 from headrace.agent.arena import Arena, Extent
+from headrace.agent.atlas import Atlas
 from headrace.agent.config import AgentConfig
-from headrace.agent.jobs import AgentPlan, Proof, ServedJob, ServedSource
+from headrace.agent.jobs import Proof, ServedJob, ServedSource
+from headrace.agent.plan import AgentPlan
 from headrace.agent.tasks import (
     Done,
     Failed,
@@ -28,6 +32,7 @@ from headrace.agent.tasks import (
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.digest import Buffer
+from headrace.core.roster import RosterEntry
 from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     Action,
@@ -43,6 +48,7 @@ from headrace.policy.lookahead_events import (
     JobChanged,
     JobRemoved,
     ModeChanged,
+    PlanChanged,
     Refuse,
     Sent,
     Serve,
@@ -53,7 +59,8 @@ from headrace.policy.lookahead_events import (
 )
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.window import WindowLimits
-from headrace.wire.messages import FetchRequest
+from headrace.prepare.job import OpenJob
+from headrace.wire.messages import FetchRequest, RegisterJob
 
 log = logging.getLogger("headrace.agent.engine")
 
@@ -139,19 +146,34 @@ class Engine:
         return self._queue.statistics()
 
     def add_job(self, name: str, job: ServedJob) -> None:
-        """Serve a job whose sources are open, or serve it with a new roster, mode or start."""
+        """Serve a job whose sources are open, or serve it anew with another world or start."""
         self.jobs[name] = job
         job.last_used = self._note_use()
         message = job.message
         self.handle(
             JobChanged(
                 job=name,
-                plan=AgentPlan(job.open, message, self.config.name),
+                plan=job.plan,
                 start_step=message.start_step,
                 step_time_s=message.step_time_s,
                 raw_only=job.raw_only,
             )
         )
+
+    def plan_of(self, job: OpenJob, message: RegisterJob, atlas: Atlas) -> AgentPlan:
+        """Return a job's schedule as it falls to this agent."""
+        return AgentPlan(job, message, self.config.name, atlas.find(message.places))
+
+    def follow(self, name: str, roster: tuple[RosterEntry, ...], places: str) -> None:
+        """Go on with a job whose samples fall to the agents in another way.
+
+        Raises:
+            KeyError: there is no such job.
+        """
+        job = self.jobs[name]
+        job.message = msgspec.structs.replace(job.message, roster=roster, places=places)
+        job.plan = self.plan_of(job.open, job.message, job.atlas)
+        self.handle(PlanChanged(job=name, plan=job.plan))
 
     def serves(self, proof: Proof) -> bool:
         """Return whether a job that needs this proof is still served."""

@@ -11,6 +11,7 @@ from headrace.agent.cpu import CpuMeter
 from headrace.agent.engine import Engine
 from headrace.policy.guard import CpuReading, Guard, GuardDecision
 from headrace.policy.lookahead_events import GuardDecided
+from headrace.policy.weight import Weighing, WeightLimits
 
 log = logging.getLogger("headrace.agent.guarding")
 
@@ -29,8 +30,15 @@ class CpuWatch:
         self._engine = engine
         self._meter = CpuMeter(clock=engine.clock, scope=config.cpu_scope)
         self._guard = Guard(max(config.workers, 1), config.guard)
+        self._weighing = Weighing(config.workers, WeightLimits(stop_share=config.guard.stop_share))
         self.reading: CpuReading = self._meter.read(())
         self.decision: GuardDecision = self._guard.observe(self.reading, engine.clock.now())
+        self._weigh()
+
+    @property
+    def weight(self) -> int:
+        """Part of the work that the agent can take, relative to others'."""
+        return self._weighing.weight
 
     async def run(self) -> None:
         """Look and decide until cancelled."""
@@ -44,6 +52,7 @@ class CpuWatch:
         self.reading = self._meter.read((os.getpid(), *self._engine.pool.pids))
         before = self.decision
         self.decision = self._guard.observe(self.reading, self._engine.clock.now())
+        self._weigh()
         if self.decision.transform != before.transform:
             log.info("%s", self.decision.reason or "the CPU is free again: transforms are back")
         self._engine.handle(
@@ -53,3 +62,6 @@ class CpuWatch:
                 reason=self.decision.reason,
             )
         )
+
+    def _weigh(self) -> None:
+        self._weighing.observe(self.reading, self.decision, self._engine.clock.now())

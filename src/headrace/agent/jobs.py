@@ -1,64 +1,18 @@
-"""A job as one agent serves it: its open indexes, and its schedule seen from here."""
+"""A job as one agent serves it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
+from headrace.agent.atlas import Atlas
+from headrace.agent.plan import AgentPlan
 from headrace.agent.roots import Located
-from headrace.dataset.media import KINDS
-from headrace.policy.lookahead_events import Planned
-from headrace.policy.placement import owners
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Preparer
 from headrace.transform.fingerprint import compatible
 from headrace.wire.messages import Fingerprint, RegisterJob
-
-_FIRST_GUESS_BYTES = {"image": 1 << 20, "video": 16 << 20, "audio": 4 << 20, "text": 64 << 10}
-_OTHER_GUESS_BYTES = 1 << 20
-
-
-class AgentPlan:
-    """A job's schedule restricted to the samples that fall to one agent. Immutable."""
-
-    def __init__(self, job: OpenJob, message: RegisterJob, agent: str) -> None:
-        self._schedule = job.schedule
-        self._cuts = message.cuts
-        self._roster = message.roster
-        self._own = message.roster.index(agent) if agent in message.roster else -1
-        self._kinds = [source.index.kinds for source in job.sources]
-        self._costs = [source.index.costs for source in job.sources]
-        self._starts = np.cumsum([0, *(source.samples for source in job.spec.sources)])
-
-    def due(self, step: int) -> Sequence[Planned]:
-        """Return the samples of a global batch that this agent prepares, each once."""
-        batch = self._schedule.batch(step)
-        mine = self._is_mine(batch.samples)
-        pairs = zip(batch.samples[mine].tolist(), batch.epochs[mine].tolist(), strict=True)
-        return [self.foresee(sample, epoch) for sample, epoch in dict.fromkeys(pairs)]
-
-    def foresee(self, sample: int, epoch: int) -> Planned:
-        """Return what is known about one sample."""
-        source = int(np.searchsorted(self._starts, sample, side="right")) - 1
-        row = sample - int(self._starts[source])
-        kind = KINDS[self._kinds[source][row]]
-        return Planned(
-            sample=sample,
-            epoch=epoch,
-            kind=kind,
-            cost_s=float(self._costs[source][row]),
-            nbytes=_FIRST_GUESS_BYTES.get(kind, _OTHER_GUESS_BYTES),
-            prepare=self._cuts.get(kind, 0) > 0,
-        )
-
-    def _is_mine(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        if self._own < 0:
-            return np.zeros(samples.shape, np.bool_)
-        return np.asarray(owners(samples, self._roster) == self._own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +74,12 @@ class ServedJob:
     proof: Proof
     release: Callable[[], None]
     """Gives back the storages; for when nothing of the job is read any more."""
+
+    atlas: Atlas
+    """Where its blocks lie, as far as it is known here."""
+
+    plan: AgentPlan
+    """Its schedule as it falls to this agent."""
 
     requests: set[int] = field(default_factory=set)
     last_used: float = 0.0

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from headrace.agent.atlas import Atlas
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
@@ -20,11 +21,18 @@ from headrace.agent.roots import Roots
 from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import Failed
 from headrace.core.errors import CallerError, ConfigError
+from headrace.core.roster import RosterEntry
 from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob, open_job
 from headrace.prepare.sample import Preparer
 from headrace.storage.port import Storage
-from headrace.wire.messages import PROTOCOL_VERSION, JobRegistered, RegisterJob
+from headrace.wire.messages import (
+    PROTOCOL_VERSION,
+    JobPlaces,
+    JobRegistered,
+    JobRoster,
+    RegisterJob,
+)
 
 log = logging.getLogger("headrace.agent.registry")
 
@@ -55,12 +63,20 @@ class UnsupportedError(CallerError):
 class Registry:
     """The jobs of one agent. Slow work runs in threads, one registration of a job at a time."""
 
-    def __init__(self, engine: Engine, config: AgentConfig, unix_socket: str | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config: AgentConfig,
+        *,
+        unix_socket: str | None,
+        weight: Callable[[], int],
+    ) -> None:
         self._engine = engine
         self._config = config
         self._roots = Roots(config.roots, config.storages)
         self._storages = SharedStorages()
         self._unix_socket = unix_socket
+        self._weight = weight
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unproven: asyncio.Queue[ServedJob] = asyncio.Queue()
 
@@ -77,6 +93,41 @@ class Registry:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PROOF_PATIENCE_S):
                 await job.proof.settled.wait()
+        return self._answer(job, message.places)
+
+    def share(self, name: str, message: JobRoster) -> JobRegistered:
+        """Go on with a job among other agents, or by another map; the same again does nothing.
+
+        Raises:
+            ConfigError: the roster has a name twice, or none.
+            KeyError: there is no such job.
+        """
+        _check_roster(message.roster)
+        job = self._engine.jobs[name]
+        self._follow(name, job, message.roster, message.places)
+        return self._answer(job, message.places)
+
+    async def place(self, name: str, places: JobPlaces) -> None:
+        """Take in a map of a job's blocks.
+
+        Raises:
+            CallerError: it is no map of this job.
+            KeyError: there is no such job.
+        """
+        atlas = self._engine.jobs[name].atlas
+        where = await asyncio.to_thread(atlas.read, places) if places.version else None
+        atlas.keep(places, where)
+        job = self._engine.jobs.get(name)
+        if job is not None and where is not None and job.message.places == where.version:
+            self._engine.follow(name, job.message.roster, where.version)
+
+    def _follow(
+        self, name: str, job: ServedJob, roster: tuple[RosterEntry, ...], places: str
+    ) -> None:
+        if (job.message.roster, job.message.places) != (roster, places):
+            self._engine.follow(name, roster, places)
+
+    def _answer(self, job: ServedJob, places: str) -> JobRegistered:
         hopeless = job.proof.settled.is_set() and job.raw_only
         return JobRegistered(
             agent=self._config.name,
@@ -84,6 +135,9 @@ class Registry:
             reason=job.raw_only,
             unix_socket=self._unix_socket,
             boot=self._engine.boot,
+            hosts=self._config.hosts,
+            weight=self._weight(),
+            needs_places=not job.atlas.has(places),
         )
 
     def index_of(self, url: str) -> bytes:
@@ -109,8 +163,9 @@ class Registry:
     async def _served(self, name: str, message: RegisterJob) -> ServedJob:
         known = self._engine.jobs.get(name)
         rests = known is None or self._is_resting(known)
-        message = _with_roster(message, self._config.name, None if rests else known)
-        if known is not None and not rests and _changes_nothing(known, message):
+        message = _with_roster(message, self._config, None if rests else known)
+        if known is not None and not rests and _continues(known, message):
+            self._follow(name, known, message.roster, message.places)
             return known
         job = await self._open(message, known, anew=rests)
         self._engine.add_job(name, job)
@@ -150,11 +205,13 @@ class Registry:
         clients = () if anew else known.clients
         if message.fingerprint not in clients:
             clients = (*clients, message.fingerprint)
-        return dataclasses.replace(known, message=message, clients=clients)
+        plan = self._engine.plan_of(known.open, message, known.atlas)
+        return dataclasses.replace(known, message=message, clients=clients, plan=plan)
 
     async def _open_first(self, message: RegisterJob) -> ServedJob:
         opened, sources, release = await asyncio.to_thread(self._open_anew, message)
         self._engine.open_sources(sources, message.spec.pipeline)
+        atlas = Atlas(opened)
         job = ServedJob(
             open=opened,
             message=message,
@@ -163,6 +220,8 @@ class Registry:
             preparers=_preparers(opened),
             proof=Proof(),
             release=release,
+            atlas=atlas,
+            plan=self._engine.plan_of(opened, message, atlas),
         )
         if self._config.workers:
             self._unproven.put_nowait(job)
@@ -212,9 +271,15 @@ def _check(name: str, message: RegisterJob) -> None:
             f"batch_size={message.spec.schedule.batch_size}: agents look at whole global batches, "
             f"of {MAX_BATCH} samples at most"
         )
-    if len(set(message.roster)) < len(message.roster):
+    if message.roster:
+        _check_roster(message.roster)
+
+
+def _check_roster(roster: tuple[RosterEntry, ...]) -> None:
+    names = [entry.name for entry in roster]
+    if not names or len(set(names)) < len(names):
         raise ConfigError(
-            f"the roster {list(message.roster)} has a name twice; give each agent its own --name"
+            f"the roster {names} has a name twice, or none; give each agent its own --name"
         )
 
 
@@ -227,17 +292,18 @@ def _check_cuts(message: RegisterJob, opened: OpenJob) -> None:
             )
 
 
-def _with_roster(message: RegisterJob, agent: str, known: ServedJob | None) -> RegisterJob:
+def _with_roster(message: RegisterJob, config: AgentConfig, known: ServedJob | None) -> RegisterJob:
     """Let an empty roster, of a client that does not know names yet, stand for what is known."""
     if message.roster:
         return message
-    roster = (agent,) if known is None else known.message.roster
-    return msgspec.structs.replace(message, roster=roster)
+    alone = (RosterEntry(name=config.name, hosts=config.hosts),)
+    roster, places = (known.message.roster, known.message.places) if known else (alone, "")
+    return msgspec.structs.replace(message, roster=roster, places=places)
 
 
-def _changes_nothing(known: ServedJob, message: RegisterJob) -> bool:
-    """Return whether another rank of the job as it is sent this: their steps may differ."""
+def _continues(known: ServedJob, message: RegisterJob) -> bool:
+    """Return whether a rank of the job as it goes on sent this: their steps may differ."""
     now = known.message
-    return (now.world, now.cuts, now.roster) == (message.world, message.cuts, message.roster) and (
+    return (now.world, now.cuts) == (message.world, message.cuts) and (
         message.fingerprint in known.clients
     )

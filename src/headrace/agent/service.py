@@ -31,7 +31,13 @@ from headrace.core.errors import (
     StaleIndexError,
 )
 from headrace.wire.auth import is_authorized
-from headrace.wire.messages import ErrorAnswer, FetchRequest, RegisterJob
+from headrace.wire.messages import (
+    ErrorAnswer,
+    FetchRequest,
+    JobPlaces,
+    JobRoster,
+    RegisterJob,
+)
 
 MAX_BODY_BYTES = 64 << 20
 """Longest request body: a registration may carry a tokenizer [bytes]."""
@@ -79,9 +85,10 @@ class Service:
         *,
         unix_socket: str | None,
         statistics: Callable[[], AgentStatistics],
+        weight: Callable[[], int],
     ) -> None:
         self._engine = engine
-        self._registry = Registry(engine, config, unix_socket)
+        self._registry = Registry(engine, config, unix_socket=unix_socket, weight=weight)
         self._statistics = statistics
         self._source = RawSource(RawReader(), ByteBudget(config.raw_memory_bytes))
         self._index_turns = asyncio.Semaphore(INDEXES_AT_ONCE)
@@ -95,6 +102,10 @@ class Service:
             Route("/v1/index", self._index_of_url, methods=["GET"]),
             Route("/v1/jobs/{job}", self._register, methods=["PUT"]),
             Route("/v1/jobs/{job}", self._remove, methods=["DELETE"]),
+            Route("/v1/jobs/{job}/roster", self._share, methods=["PUT"]),
+            Route("/v1/jobs/{job}/roster", self._roster, methods=["GET"]),
+            Route("/v1/jobs/{job}/places", self._take_places, methods=["PUT"]),
+            Route("/v1/jobs/{job}/places", self._places, methods=["GET"]),
             Route("/v1/jobs/{job}/fetch", self._fetch, methods=["POST"]),
             Route("/v1/jobs/{job}/index/{source:int}", self._index, methods=["GET"]),
         ]
@@ -130,6 +141,27 @@ class Service:
         self._job_of(request)
         self._engine.remove_job(_job_name(request))
         return Response(status_code=204)
+
+    async def _share(self, request: Request) -> Response:
+        message = await _read(request, JobRoster)
+        self._job_of(request)
+        return _json(self._registry.share(_job_name(request), message))
+
+    async def _roster(self, request: Request) -> Response:
+        known = self._job_of(request).message
+        return _json(JobRoster(roster=known.roster, places=known.places))
+
+    async def _take_places(self, request: Request) -> Response:
+        places = await _read(request, JobPlaces)
+        self._job_of(request)
+        await self._registry.place(_job_name(request), places)
+        return Response(status_code=204)
+
+    async def _places(self, request: Request) -> Response:
+        places = self._job_of(request).atlas.newest
+        if places.version and places.version == request.query_params.get("have"):
+            return Response(status_code=204)
+        return _json(places)
 
     async def _fetch(self, request: Request) -> FrameStream:
         message = await _read(request, FetchRequest)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from headrace.client.memory import Allocate, plain
+from headrace.client.registry import FileRegistry, FixedRegistry, Registry, is_registry_file
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
 from headrace.transform.pipeline import Pipeline
@@ -87,8 +88,9 @@ class LoaderConfig:
     world: int = 1
     """Processes that share each global batch."""
 
-    agents: tuple[str, ...] = ()
-    """Addresses of the agents; none: everything is made in this process."""
+    agents: tuple[str, ...] | str = ()
+    """Addresses of the agents, or path or URL of a TOML file that lists them and may change
+    meanwhile; none: everything is made in this process."""
 
     token: str | None = field(default=None, repr=False)
     """The agents' token; None reads the environment variable ``HEADRACE_TOKEN``."""
@@ -166,13 +168,25 @@ class LoaderConfig:
             epoch_samples=self.epoch_samples,
         )
 
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return where the agents listen and how to be let in."""
+    def registry(self) -> Registry:
+        """Return who knows where the agents listen and how to be let in."""
         token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
-        return tuple(
-            Endpoint(address=address, token=token or None, ca_file=self.ca_file)
-            for address in self.agents
+        if isinstance(self.agents, str):
+            return FileRegistry(self.agents, token=token or None, ca_file=self.ca_file)
+        return FixedRegistry(
+            [
+                Endpoint(address=address, token=token or None, ca_file=self.ca_file)
+                for address in self.agents
+            ]
         )
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Return where the agents listen now.
+
+        Raises:
+            HeadraceError: the file that lists them cannot be read.
+        """
+        return tuple(agent.endpoint for agent in self.registry().look())
 
     def threads(self) -> int:
         """Return the number of decoding threads."""
@@ -197,9 +211,13 @@ def config_of(options: dict[str, Any]) -> LoaderConfig:
     if "batch_size" not in options:
         raise ConfigError("a loader needs batch_size, the samples of one global batch")
     agents = options.get("agents", ())
+    if is_registry_file(agents):
+        return LoaderConfig(**options)
     agents = (agents,) if isinstance(agents, str) else agents
     if not isinstance(agents, list | tuple) or not all(isinstance(item, str) for item in agents):
-        raise ConfigError(f"agents={agents!r} must be an address, or a list of addresses")
+        raise ConfigError(
+            f"agents={agents!r} must be an address, a list of addresses, or a TOML file"
+        )
     return LoaderConfig(**{**options, "agents": tuple(agents)})
 
 

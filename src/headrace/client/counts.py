@@ -23,6 +23,9 @@ class Counts:
     ready: int = 0
     """Of those, how many lay ready when they were asked for."""
 
+    beside: int = 0
+    """Asked of an agent beside the storage node that holds the bytes, however they came."""
+
     raw: Counter[str] = field(default_factory=Counter)
     """Sent raw by an agent and decoded here, by the agent's reason."""
 
@@ -85,6 +88,8 @@ class EpochSummary:
             f"local {counts.local}",
             f"  substituted {counts.substituted}, dropped {counts.dropped}",
         ]
+        if counts.beside:
+            lines.insert(2, f"  asked of an agent beside their bytes {counts.beside}")
         lines += [f"  {item.key}: {item.reason}" for item in self.replaced[:10]]
         if len(self.replaced) > 10:
             lines.append(f"  … and {len(self.replaced) - 10} more in .replaced")

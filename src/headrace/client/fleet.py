@@ -1,20 +1,27 @@
-"""The agents of a job: who may be asked now, who is down, who is let back in.
+"""The agents of a job: who may be asked now, who is down, who is let in, who does how much.
 
-One background thread registers the job, also again at an agent that came back or whose
-roster changed. Threads that fetch only take the current members and report failures;
-they never wait for an agent that is down.
+One background thread registers the job, also again at an agent that came back, and keeps
+agents and ranks of one mind about who shares the samples: the first rank tells all agents
+the roster and brings them the map of the job's blocks, the others ask one agent each what
+it was told. Threads that fetch only take the current standing and report failures; they
+never wait for an agent that is down.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from headrace.client.accord import Accord
 from headrace.client.joining import join_all
+from headrace.client.member import Member
+from headrace.client.registry import ListedAgent, Registry
+from headrace.client.shares import Standing
 from headrace.core.errors import (
     AgentUnavailableError,
     AuthError,
@@ -22,9 +29,10 @@ from headrace.core.errors import (
     RefusedError,
     RemoteError,
 )
+from headrace.core.roster import MOST_WEIGHT
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
-from headrace.wire.messages import JobRegistered, RegisterJob
+from headrace.wire.messages import JobRegistered, JobRoster, RegisterJob
 
 logger = logging.getLogger("headrace.client")
 
@@ -39,22 +47,18 @@ REGISTER_TIMEOUT_S = 5.0
 """Longest wait for an agent's answer to a registration if a loader can start without it [s].
 An agent that needs longer, to read a long index, goes on with it; it is asked again."""
 
+LOOK_S = 2.0
+"""Time between two looks at the registry [s]."""
+
+FIRST_ROUND_S = 0.5
+"""Time from the start to the first round of telling or listening [s]; doubled after each."""
+
+ROUND_S = 10.0
+"""Longest time between two rounds [s]; a quarter more or less, so that ranks do not fall into
+step."""
+
 LOST_JOB = "unknown-job"
 """The code of an agent that restarted and has to be told the job again."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Member:
-    """An agent that may be asked now."""
-
-    endpoint: Endpoint
-    name: str
-    boot: str
-    raw_only: str = ""
-    """Why it said that it serves raw bytes only; it may come round, so it is asked all the same."""
-
-    distrusted: str = ""
-    """Why it is asked for raw bytes only, whatever it offers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,36 +76,61 @@ class AgentStatistics:
     failures: int
     """Failures since the loader started."""
 
+    weight: int
+    """Its part of the work, relative to the others'; 0 while it is not asked."""
+
 
 @dataclass(kw_only=True, slots=True)
 class _Seat:
     """What is known about one configured agent."""
 
-    endpoint: Endpoint
+    listed: ListedAgent
     name: str = ""
     member: Member | None = None
+    last: Member | None = None
+    """The member that it is or was."""
+
     reason: str = ""
     distrusted: str = ""
     failures: int = 0
     in_a_row: int = 0
     retry_at: float = 0.0
-    roster: tuple[str, ...] = field(default_factory=tuple)
+    told: JobRoster | None = None
+    """What it knows of the others."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens."""
+        return self.listed.endpoint
 
 
-Message = Callable[[tuple[str, ...], int], RegisterJob]
+Message = Callable[[JobRoster, int], RegisterJob]
 """Makes the registration for a roster and a start step."""
 
 
 class Fleet:
     """All agents of one loader. Thread-safe."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], *, job: str, message: Message) -> None:
-        self._seats = [_Seat(endpoint=endpoint) for endpoint in endpoints]
+    def __init__(self, registry: Registry, accord: Accord, *, job: str, message: Message) -> None:
+        """Take in who knows the agents.
+
+        Args:
+            registry: Tells which agents there are.
+            accord: This rank's part in agreeing on who prepares what.
+            job: Id of the job.
+            message: Makes registrations.
+        """
+        self._registry = registry
+        self._accord = accord
+        self._seats: list[_Seat] = []
         self._path = f"/v1/jobs/{job}"
         self._message = message
         self._step = 0
         self._require = False
-        self._members: tuple[Member, ...] = ()
+        self._standing = Standing()
+        self._look_at = 0.0
+        self._round_at = 0.0
+        self._round_s = FIRST_ROUND_S
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -109,7 +138,12 @@ class Fleet:
     @property
     def members(self) -> tuple[Member, ...]:
         """The agents that may be asked now, by name."""
-        return self._members
+        return self._standing.members
+
+    @property
+    def standing(self) -> Standing:
+        """The agents that may be asked now, and what is known of where samples lie."""
+        return self._standing
 
     def start(self, step: int, *, require: bool) -> None:
         """Register the job everywhere, so that preparation starts at ``step``.
@@ -124,12 +158,13 @@ class Fleet:
             AgentUnavailableError: ``require``, and an agent does not answer.
         """
         self._step, self._require = step, require
+        self._look()
         self._each(self._seats, self._meet)
         for seat in self._seats:
             if seat.member is None and require:
                 raise AgentUnavailableError(f"{seat.reason} (require_agents is set)")
-        self._tell_rosters()
-        if self._thread is None and self._seats:
+        self._tell(self._seats)
+        if self._thread is None and (self._seats or self._registry.may_change):
             self._thread = threading.Thread(target=self._keep, name="headrace-fleet", daemon=True)
             self._thread.start()
 
@@ -162,7 +197,7 @@ class Fleet:
         """Stop the background thread."""
         with self._changed:
             self._closed = True
-            self._members = ()
+            self._standing = Standing()
             self._changed.notify_all()
         if self._thread is not None:
             join_all([self._thread], timeout_s)
@@ -183,26 +218,38 @@ class Fleet:
         with ThreadPoolExecutor(min(len(seats), 16), "headrace-register") as threads:
             list(threads.map(act, seats))
 
+    def _look(self) -> None:
+        """Take in which agents there are; new ones are met by the background thread."""
+        listed = {agent.endpoint.address: agent for agent in self._registry.look()}
+        with self._changed:
+            seats = [seat for seat in self._seats if seat.endpoint.address in listed]
+            for seat in seats:
+                seat.listed = listed.pop(seat.endpoint.address)
+            self._seats = seats + [_Seat(listed=agent) for agent in listed.values()]
+            self._publish()
+        self._look_at = time.monotonic() + LOOK_S
+
     def _meet(self, seat: _Seat) -> None:
         """Register at one agent; the errors that no waiting can cure are raised."""
         roster = self._roster_with(seat)
         try:
-            answer = self._put(seat, roster)
+            answer = self._register(seat, roster)
         except (AuthError, RefusedError):
             raise
         except RemoteError as error:
             with self._changed:
                 self._take_out(seat, str(error), at_once=False)
             return
-        self._let_in(seat, answer, roster or (answer.agent,))
+        self._let_in(seat, answer, roster)
 
-    def _roster_with(self, seat: _Seat) -> tuple[str, ...]:
-        """Return the names of the members and of this agent; none while its name is unknown."""
-        if not seat.name:
-            return ()
-        return tuple(sorted({*(member.name for member in self._members), seat.name}))
+    def _roster_with(self, seat: _Seat) -> JobRoster:
+        """Return the members and this agent; nobody while its name is unknown."""
+        if seat.last is None:
+            return JobRoster(roster=())
+        others = [member for member in self.members if member.name != seat.name]
+        return self._accord.roster(sorted([*others, seat.last], key=lambda member: member.name))
 
-    def _put(self, seat: _Seat, roster: tuple[str, ...]) -> JobRegistered:
+    def _register(self, seat: _Seat, roster: JobRoster) -> JobRegistered:
         timeout_s = seat.endpoint.read_timeout_s
         if not self._require:
             timeout_s = min(timeout_s, REGISTER_TIMEOUT_S)
@@ -213,7 +260,7 @@ class Fleet:
         finally:
             connection.close()
 
-    def _let_in(self, seat: _Seat, answer: JobRegistered, roster: tuple[str, ...]) -> None:
+    def _let_in(self, seat: _Seat, answer: JobRegistered, told: JobRoster) -> None:
         with self._changed:
             if answer.mode == "raw-only":
                 logger.warning("agent %s serves raw bytes only: %s", answer.agent, answer.reason)
@@ -221,15 +268,20 @@ class Fleet:
                 logger.warning("agent %s is back", answer.agent)
             seat.name, seat.in_a_row = answer.agent, 0
             seat.reason = answer.reason
-            seat.member = Member(
-                endpoint=seat.endpoint,
-                name=answer.agent,
-                boot=answer.boot,
-                raw_only=answer.reason if answer.mode == "raw-only" else "",
-                distrusted=seat.distrusted,
-            )
-            seat.roster = roster
+            seat.told = None if answer.needs_places else told
+            self._seat_member(seat, answer)
             self._publish()
+
+    def _seat_member(self, seat: _Seat, answer: JobRegistered) -> None:
+        seat.last = seat.member = Member(
+            endpoint=seat.endpoint,
+            name=answer.agent,
+            boot=answer.boot,
+            hosts=tuple(dict.fromkeys((*answer.hosts, *seat.listed.hosts))),
+            weight=min(max(answer.weight, 1), MOST_WEIGHT),
+            raw_only=answer.reason if answer.mode == "raw-only" else "",
+            distrusted=seat.distrusted,
+        )
 
     def _take_out(self, seat: _Seat, reason: str, *, at_once: bool) -> None:
         seat.member, seat.reason = None, reason
@@ -243,31 +295,69 @@ class Fleet:
 
     def _publish(self) -> None:
         members = [seat.member for seat in self._seats if seat.member is not None]
-        self._members = tuple(sorted(members, key=lambda member: member.name))
+        named = {member.name: member for member in members}
+        where = self._accord.where
+        if (set(named.values()), where) != (set(self.members), self._standing.where):
+            self._standing = Standing.of(list(named.values()), where)
 
-    def _tell_rosters(self) -> None:
-        """Register again where an agent knows another roster than there is now."""
-        roster = tuple(member.name for member in self._members)
-        stale = [seat for seat in self._seats if seat.member and seat.roster != roster]
-        self._each(stale, lambda seat: self._tell(seat, roster))
+    def _tell(self, seats: Sequence[_Seat]) -> None:
+        """Tell agents who shares the samples, those that know otherwise."""
+        roster = self._accord.roster(self.members)
+        stale = [seat for seat in seats if seat.member and seat.told != roster]
+        self._each(stale, lambda seat: self._tell_one(seat, roster))
 
-    def _tell(self, seat: _Seat, roster: tuple[str, ...]) -> None:
+    def _tell_one(self, seat: _Seat, roster: JobRoster) -> None:
         try:
-            self._put(seat, roster)
+            answer = self._accord.tell(seat.endpoint, roster)
         except RemoteError as error:
             with self._changed:
-                self._take_out(seat, str(error), at_once=False)
+                self._take_out(seat, str(error), at_once=_is_lost_job(error))
             return
-        seat.roster = roster
+        with self._changed:
+            if seat.member is not None:
+                seat.told = roster
+                self._seat_member(seat, answer)
+                self._publish()
 
     def _keep(self) -> None:
         while self._sleep_until_due():
             now = time.monotonic()
+            if self._look_at <= now:
+                self._look()
             for seat in self._seats:
                 if seat.member is None and seat.retry_at <= now and not self._closed:
                     self._try_again(seat)
-            if not self._closed:
-                self._tell_rosters()
+            if self._round_at <= now and not self._closed:
+                self._round()
+            if self._accord.speaks and not self._closed:
+                self._tell(self._seats)
+
+    def _round(self) -> None:
+        """Agree with the others: on the map of blocks, and on how much each agent does."""
+        self._round_s = min(2 * self._round_s, ROUND_S)
+        self._round_at = time.monotonic() + self._round_s * random.uniform(0.75, 1.25)
+        if not self.members:
+            return
+        try:
+            if self._accord.speaks:
+                self._accord.seek_map(self.members)
+            else:
+                self._adopt(self._accord.listen(self.members))
+        except RemoteError as error:
+            logger.info("where samples lie, and who prepares them: %s; asked again", error)
+        with self._changed:
+            self._publish()
+            for seat in self._seats:
+                seat.told = None  # tells the speaker how the agent is
+
+    def _adopt(self, heard: JobRoster) -> None:
+        """Give the agents the weights that the first rank told them."""
+        entries = {entry.name: entry for entry in heard.roster}
+        with self._changed:
+            for seat in self._seats:
+                entry = entries.get(seat.name)
+                if seat.member is not None and entry is not None:
+                    seat.member = replace(seat.member, weight=entry.weight, hosts=entry.hosts)
 
     def _try_again(self, seat: _Seat) -> None:
         try:
@@ -279,6 +369,7 @@ class Fleet:
     def _sleep_until_due(self) -> bool:
         with self._changed:
             due = [seat.retry_at for seat in self._seats if seat.member is None]
+            due += [self._round_at] if self._seats else []
             delay_s = min([IDLE_CHECK_S, *(at - time.monotonic() for at in due)])
             if delay_s > 0 and not self._closed:
                 self._changed.wait(delay_s)
@@ -301,4 +392,5 @@ def _describe(seat: _Seat) -> AgentStatistics:
         state=state,
         reason=(member.distrusted or member.raw_only) if member else seat.reason,
         failures=seat.failures,
+        weight=member.weight if member else 0,
     )

@@ -20,9 +20,10 @@ from headrace.client.assembly import Assembly, Visit
 from headrace.client.batch import Batch, Replaced
 from headrace.client.counts import Counts
 from headrace.client.crew import Crew
-from headrace.client.fleet import Fleet, Member
+from headrace.client.fleet import Fleet
 from headrace.client.inbox import Delivery, Inbox
 from headrace.client.maker import Made, Maker, raw_fields
+from headrace.client.member import Member
 from headrace.client.pace import Pace, Patience
 from headrace.client.shares import Share, shares_of
 from headrace.client.spotcheck import SpotChecks
@@ -187,8 +188,9 @@ class Gatherer:
 
     def _ask_all(self, work: _Work) -> None:
         keys = [work.assembly.key(visit) for visit in work.assembly.waiting]
-        shares = shares_of(keys, self._shop.fleet.members)
+        shares = shares_of(self._shop.job, work.step, keys, self._shop.fleet.standing)
         for share in shares:
+            work.counts.beside += share.beside
             self._ask(work, share)
         if not shares:
             for key in keys:

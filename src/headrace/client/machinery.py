@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from headrace.client.accord import Accord
 from headrace.client.config import LoaderConfig
 from headrace.client.crew import Crew
 from headrace.client.fleet import AgentStatistics, Fleet
@@ -21,7 +22,7 @@ from headrace.prepare.profiles import fields_of, profiles_of
 from headrace.transform.fingerprint import fingerprint
 from headrace.transform.ops.user import UserOp
 from headrace.transform.split import SplitPlan, plan_split
-from headrace.wire.messages import Fingerprint, RegisterJob
+from headrace.wire.messages import Fingerprint, JobRoster, RegisterJob
 
 FETCHING_THREADS = 3
 """Steps fetched from agents at the same time: one is read, one is on its way, one is asked for."""
@@ -51,7 +52,12 @@ class Machinery:
         self.plan = _plan(job)
         self._targets = _targets(job, self.plan)
         self._crew = Crew(config.threads())
-        self._fleet = Fleet(config.endpoints(), job=job.spec.id, message=self._registration())
+        self._fleet = Fleet(
+            config.registry(),
+            Accord(job, rank=config.rank),
+            job=job.spec.id,
+            message=self._registration(),
+        )
         allowed = allowed_ops(job)
         fetch_raw = RawFetch(
             job.spec.id, self._fleet, self.pace, rank=config.rank, world=config.world
@@ -170,7 +176,7 @@ class _Registration:
         self._pace = pace
         self._fingerprint: Fingerprint | None = None
 
-    def __call__(self, roster: tuple[str, ...], step: int) -> RegisterJob:
+    def __call__(self, roster: JobRoster, step: int) -> RegisterJob:
         if self._fingerprint is None:
             ours = fingerprint(self._job.program)
             self._fingerprint = Fingerprint(versions=ours.versions, golden=ours.golden)
@@ -179,7 +185,8 @@ class _Registration:
             world=self._world,
             cuts=self._plan.cuts,
             fingerprint=self._fingerprint,
-            roster=roster,
+            roster=roster.roster,
+            places=roster.places,
             start_step=step,
             step_time_s=self._pace.read().step_time_s or None,
         )

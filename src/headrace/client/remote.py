@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.client.fleet import Fleet, Member
+from headrace.client.fleet import Fleet
 from headrace.client.maker import raw_fields
+from headrace.client.member import Member
 from headrace.client.pace import Pace
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
@@ -22,7 +23,6 @@ from headrace.core.errors import (
     StorageError,
 )
 from headrace.dataset.index import Index
-from headrace.policy.placement import preference
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.frames import fresh_memory, read_frame
@@ -86,14 +86,12 @@ class RawFetch:
             CorruptSampleError: an agent found that it is none.
             StorageError, AgentUnavailableError: no agent could read it.
         """
-        members = self._fleet.members
         failure: RemoteError = AgentUnavailableError(
             "no agent is up, and this host does not see the dataset's files"
         )
-        names = [member.name for member in members]
-        for place in preference(key.sample, names) if members else ():
+        for member in self._fleet.standing.preferred(key.sample):
             try:
-                return self._from(members[place], key)
+                return self._from(member, key)
             except RemoteError as error:
                 failure = error
         raise failure

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.client.crew import WHEN_IDLE, Crew
-from headrace.client.fleet import Fleet, Member
+from headrace.client.fleet import Fleet
 from headrace.client.maker import Maker
+from headrace.client.member import Member
 from headrace.core.digest import record_digest
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import CorruptSampleError, HeadraceError

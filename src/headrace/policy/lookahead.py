@@ -34,6 +34,7 @@ from headrace.policy.lookahead_events import (
     JobChanged,
     JobRemoved,
     ModeChanged,
+    PlanChanged,
     Refuse,
     Sent,
     Serve,
@@ -102,7 +103,7 @@ class Lookahead:
             counts=dict(self._counts),
         )
 
-    def _react(self, event: Event, now: float) -> list[Action]:  # noqa: PLR0911 - one per event
+    def _react(self, event: Event, now: float) -> list[Action]:  # noqa: PLR0911, PLR0912 - one per event
         match event:
             case Asked():
                 return self._asked(event, now)
@@ -122,6 +123,8 @@ class Lookahead:
                 self._cancel(event)
             case JobChanged():
                 return self._change(event, now)
+            case PlanChanged():
+                self._follow(event)
             case ModeChanged():
                 return self._change_mode(event)
             case JobRemoved():
@@ -142,6 +145,11 @@ class Lookahead:
             return self._empty(job, job.raw_only)
         job.extend()
         return self._release_over(job)
+
+    def _follow(self, event: PlanChanged) -> None:
+        job = self._jobs[event.job]
+        job.follow(event.plan)
+        job.extend()
 
     def _change_mode(self, event: ModeChanged) -> list[Action]:
         job = self._jobs[event.job]

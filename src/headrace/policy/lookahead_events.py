@@ -48,7 +48,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobChanged:
-    """A job is new, or its roster, world, mode or start changed."""
+    """A job is new, or its world, cuts, mode or start changed."""
 
     job: str
     plan: Plan
@@ -56,6 +56,14 @@ class JobChanged:
     step_time_s: float | None = None
     raw_only: str = ""
     """Why nothing may be transformed for this job; empty when it may."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanChanged:
+    """Samples fall to other agents from now on; the job's progress stays."""
+
+    job: str
+    plan: Plan
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,6 +168,7 @@ class Tick:
 
 Event: TypeAlias = (
     JobChanged
+    | PlanChanged
     | ModeChanged
     | JobRemoved
     | Asked

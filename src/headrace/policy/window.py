@@ -99,6 +99,7 @@ class JobWindow:
         self._overdue: Heap = []
         self._latest_ready: Heap = []
         self._count = 0
+        self._next = change.start_step
         self.change(change, now)
 
     def change(self, change: JobChanged, now: float) -> None:
@@ -112,13 +113,13 @@ class JobWindow:
             step_time_s=change.step_time_s or limits.assumed_step_s,
             max_skew=limits.max_skew,
         )
-        self._next = change.start_step
         self._keyed_with = self.pace.step_time_s
-        for item in list(self.items.values()):
-            if item.state == "planned" and not item.waiters:
-                self.forget(item)
-        self._due.clear()
-        self._overdue.clear()
+        self._plan_anew()
+
+    def follow(self, plan: Plan) -> None:
+        """Plan again by another plan from where the job is; what ran or lies ready is kept."""
+        self.plan = plan
+        self._plan_anew()
 
     def report(self, asked: Asked, now: float) -> None:
         """Take in the progress that came with a fetch."""
@@ -224,6 +225,14 @@ class JobWindow:
     def waited(self) -> list[Item]:
         """Return the items that a request waits for."""
         return [item for item in self.items.values() if item.waiters]
+
+    def _plan_anew(self) -> None:
+        self._next = self.pace.over + 1
+        for item in list(self.items.values()):
+            if item.state == "planned" and not item.waiters:
+                self.forget(item)
+        self._due.clear()
+        self._overdue.clear()
 
     def _wants_more(self) -> bool:
         ahead = self._next - self.pace.over - 1

@@ -6,6 +6,9 @@ import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from headrace.core.errors import ConfigError, StaleIndexError
 from headrace.core.job import JobSpec, SourceSpec
 from headrace.dataset.index import Index
@@ -66,6 +69,16 @@ class OpenJob:
         """Return the media kind of a sample without reading its whole row."""
         source, local = self._split(sample)
         return self.sources[source].index.kind(local)
+
+    def costs(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the estimated CPU to decode each of some global sample ids [s], ``[N]``."""
+        costs = np.empty(samples.size, dtype=np.float64)
+        sources = np.searchsorted(self._ends, samples, side="right")
+        for source in np.unique(sources).tolist():
+            chosen = sources == source
+            rows = samples[chosen] - self.source_range(source).start
+            costs[chosen] = self.sources[source].index.costs[rows]
+        return costs
 
     def source_range(self, source: int) -> range:
         """Return the global ids of one source's samples."""

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from headrace.core.job import JobSpec
+from headrace.core.roster import RosterEntry
 
 PROTOCOL_VERSION = 1
 
@@ -39,8 +40,12 @@ class RegisterJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Sample kind → number of leading ops that the agent is asked to run (0: ship raw bytes)."""
 
     fingerprint: Fingerprint
-    roster: tuple[str, ...]
-    """Names of the agents that share the job's samples by rendezvous hashing, this one included."""
+    roster: tuple[RosterEntry, ...]
+    """The agents that share the job's samples, this one included; empty: what it knows already,
+    or it alone."""
+
+    places: str = ""
+    """Version of the map of the job's blocks that samples are placed by; empty: none."""
 
     start_step: int = 0
     """First step that will be asked for: preparation starts there, before the first request."""
@@ -66,6 +71,64 @@ class JobRegistered(msgspec.Struct, frozen=True, kw_only=True):
 
     boot: str = ""
     """Changes when the agent restarted, and with it lost what it had prepared."""
+
+    hosts: tuple[str, ...] = ()
+    """Names and addresses of the storage nodes beside the agent."""
+
+    weight: int = 1
+    """Part of the work that the agent can take now, relative to others'."""
+
+    needs_places: bool = False
+    """It does not have the map of this version: send it with ``PUT /v1/jobs/{job}/places``."""
+
+
+class JobRoster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``PUT`` and ``GET /v1/jobs/{job}/roster``: who shares the samples, and by which map.
+
+    ``PUT`` is answered with ``JobRegistered``, as a registration is.
+    """
+
+    roster: tuple[RosterEntry, ...]
+    places: str = ""
+
+
+class StorageNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that holds blocks, as the storage names it."""
+
+    host: str
+    address: str
+    """``IP:port`` that serves them."""
+
+
+class SourceBlocks(msgspec.Struct, frozen=True, kw_only=True):
+    """The blocks of one dataset's files, in the order of its index; base64 in JSON."""
+
+    counts: bytes
+    """Blocks of each file, ``uint32 [files]``, little-endian; 0 where they are not known."""
+
+    ends: bytes
+    """First byte behind each block, ``uint64 [blocks]``, little-endian."""
+
+    sets: bytes
+    """Which of ``JobPlaces.sets`` holds each block, ``uint32 [blocks]``, little-endian."""
+
+
+class JobPlaces(msgspec.Struct, frozen=True, kw_only=True):
+    """``GET`` and ``PUT /v1/jobs/{job}/places``: the nodes that hold a job's bytes."""
+
+    version: str = ""
+    """Digest of the map; empty: there is none."""
+
+    reason: str = ""
+    """Why there is none, or no complete one, in words for a person."""
+
+    nodes: tuple[StorageNode, ...] = ()
+    sets: tuple[tuple[int, ...], ...] = ((),)
+    """Each set of nodes that holds a block together, as positions in ``nodes``; the first one
+    is empty: blocks that no node is known to hold."""
+
+    sources: tuple[SourceBlocks, ...] = ()
+    """One for each of the job's datasets."""
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

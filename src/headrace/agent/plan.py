@@ -1,0 +1,70 @@
+"""A job's schedule as one agent sees it: which samples of each step are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.dataset.media import KINDS
+from headrace.policy.lookahead_events import Planned
+from headrace.policy.placement import Placement
+from headrace.prepare.job import OpenJob
+from headrace.prepare.places import Whereabouts
+from headrace.wire.messages import RegisterJob
+
+_FIRST_GUESS_BYTES = {"image": 1 << 20, "video": 16 << 20, "audio": 4 << 20, "text": 64 << 10}
+_OTHER_GUESS_BYTES = 1 << 20
+
+
+class AgentPlan:
+    """The samples of a job that fall to one agent. Immutable."""
+
+    def __init__(
+        self, job: OpenJob, message: RegisterJob, agent: str, where: Whereabouts | None = None
+    ) -> None:
+        names = [entry.name for entry in message.roster]
+        self._job = job
+        self._cuts = message.cuts
+        self._own = names.index(agent) if agent in names else -1
+        self._where = where
+        self._placement = Placement(message.roster, where.holders if where else ())
+        self._kinds = [source.index.kinds for source in job.sources]
+        self._costs = [source.index.costs for source in job.sources]
+        self._starts = np.cumsum([0, *(source.samples for source in job.spec.sources)])
+
+    def due(self, step: int) -> Sequence[Planned]:
+        """Return the samples of a global batch that this agent prepares, each once."""
+        batch = self._job.schedule.batch(step)
+        mine = self._is_mine(batch.samples)
+        pairs = zip(batch.samples[mine].tolist(), batch.epochs[mine].tolist(), strict=True)
+        return [self.foresee(sample, epoch) for sample, epoch in dict.fromkeys(pairs)]
+
+    def foresee(self, sample: int, epoch: int) -> Planned:
+        """Return what is known about one sample."""
+        source = int(np.searchsorted(self._starts, sample, side="right")) - 1
+        row = sample - int(self._starts[source])
+        kind = KINDS[self._kinds[source][row]]
+        return Planned(
+            sample=sample,
+            epoch=epoch,
+            kind=kind,
+            cost_s=float(self._costs[source][row]),
+            nbytes=_FIRST_GUESS_BYTES.get(kind, _OTHER_GUESS_BYTES),
+            prepare=self._cuts.get(kind, 0) > 0,
+        )
+
+    def is_beside(self, sample: int) -> bool | None:
+        """Return whether this agent sits beside a sample's bytes; None: it is not known."""
+        if self._where is None:
+            return None
+        number = int(self._where.sets(np.array([sample]))[0])
+        return self._own in self._placement.beside(number) if number else None
+
+    def _is_mine(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        if self._own < 0:
+            return np.zeros(samples.shape, np.bool_)
+        sets = self._where.sets(samples) if self._where else None
+        owner = self._placement.owners(samples, self._job.costs(samples), sets)
+        return np.asarray(owner == self._own)
