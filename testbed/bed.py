@@ -149,6 +149,9 @@ class Testbed:
         return bed
 
     def _build(self) -> None:
+        whole = Group(self._trees, self.names.group)
+        whole.make()
+        whole.weigh(len(list(self.scenario.specs())))
         network.carry_out(network.plan(self.names, self.scenario))
         for spec in self.scenario.specs():
             self._hosts[spec.name] = self._make_host(spec)

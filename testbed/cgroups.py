@@ -106,6 +106,14 @@ class Group:
                     _write(root / parent / "cgroup.subtree_control", self._controllers)
             (root / self._path).mkdir(parents=True, exist_ok=True)
 
+    def weigh(self, shares: int) -> None:
+        """Let its processes have as much of a busy machine as this many ordinary processes.
+
+        Groups compete as one each: without it a bed of many hosts had the part of one process.
+        """
+        for file, value in weight_settings(self._trees.version, shares):
+            _write(self._trees.cpu / self._path / file, value)
+
     def limit_cpu(self, cpus: float) -> None:
         """Let its processes use this many cores at most."""
         for file, value in cpu_settings(self._trees.version, cpus):
@@ -162,6 +170,13 @@ class Group:
     @property
     def _controllers(self) -> str:
         return "+cpu +io" if self._trees.io else "+cpu"
+
+
+def weight_settings(version: int, shares: int) -> list[tuple[str, str]]:
+    """Return the files and values of a weight."""
+    if version == 2:
+        return [("cpu.weight", str(min(10_000, 100 * shares)))]
+    return [("cpu.shares", str(min(262_144, 1024 * shares)))]
 
 
 def cpu_settings(version: int, cpus: float) -> list[tuple[str, str]]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -160,5 +159,5 @@ def _set_kernel(batch: Batch) -> None:
     call("nsenter", f"--net={NAMESPACES}/{batch.namespace}", "sh", "-ec", script)
 
 
-NAMESPACES = os.environ.get("IP_NETNS_DIR", "/run/netns")
+NAMESPACES = "/run/netns"
 """Where ``ip netns`` keeps namespaces by name."""

@@ -63,7 +63,7 @@ def _lacks(scenario: Scenario) -> Iterator[Lack]:
             yield from _refused("token bucket queues (sch_tbf)", _try_rates)
     if needs_disks:
         yield from _disk_lacks()
-    if scenario.wan and not Path("/dev/net/tun").exists():
+    if scenario.wan and not _opens("/dev/net/tun"):
         yield Lack(
             what="no TUN devices (/dev/net/tun)",
             advice="load the module `tun`, or run a scenario of one site",
@@ -71,7 +71,7 @@ def _lacks(scenario: Scenario) -> Iterator[Lack]:
 
 
 def _disk_lacks() -> Iterator[Lack]:
-    if not Path("/dev/loop-control").exists():
+    if not _opens("/dev/loop-control"):
         yield Lack(
             what="no loop devices (/dev/loop-control)",
             advice="load the module `loop`, or leave `disk` out of the scenario",
@@ -85,6 +85,15 @@ def _disk_lacks() -> Iterator[Lack]:
             what="no throttling of disks (CONFIG_BLK_DEV_THROTTLING, controller blkio or io)",
             advice="leave `disk` out of the scenario, or enable the controller",
         )
+
+
+def _opens(device: str) -> bool:
+    """Return whether a device is there and the kernel answers behind it."""
+    try:
+        Path(device).open("r+b", buffering=0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _refused(what: str, attempt: Callable[[], object]) -> Iterator[Lack]:

@@ -24,6 +24,9 @@ from headrace.core.errors import ConfigError
 from testbed.names import BEDS
 from testbed.patience import until
 
+BEDS_DIRECTORY = Path("/var/lib/headrace-testbed")
+"""Where only root can put something; may be a link to a larger disk."""
+
 LOCKED_S = 120.0
 """Longest wait for another process that removes the same bed [s]."""
 
@@ -77,13 +80,12 @@ class Registry:
     """The beds of this machine.
 
     Args:
-        root: Where their directories are; None: ``$HEADRACE_TESTBED_DIR`` or
-            ``/var/tmp/headrace-testbed``.
+        root: Where their directories are; only tests keep them elsewhere, as names of beds are
+            unique within one registry.
     """
 
-    def __init__(self, root: Path | None = None) -> None:
-        default = os.environ.get("HEADRACE_TESTBED_DIR", "/var/tmp/headrace-testbed")
-        self.root = (root or Path(default)).resolve()
+    def __init__(self, root: Path = BEDS_DIRECTORY) -> None:
+        self.root = root.resolve()
 
     def directory(self, number: int) -> Path:
         """Return where a bed keeps its disks, files and logs."""

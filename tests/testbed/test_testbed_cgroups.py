@@ -6,7 +6,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testbed.cgroups import Group, Trees, cpu_settings, disk_settings, find_trees, limit_writeback
+from testbed.cgroups import (
+    Group,
+    Trees,
+    cpu_settings,
+    disk_settings,
+    find_trees,
+    limit_writeback,
+    weight_settings,
+)
 from testbed.disk_profiles import DiskLimits
 from testbed.errors import TestbedError
 
@@ -72,6 +80,12 @@ def test_a_quota_is_a_part_of_a_short_period() -> None:
 
 def test_a_quota_is_never_below_what_the_kernel_takes() -> None:
     assert cpu_settings(2, 0.01) == [("cpu.max", "1000 20000")]
+
+
+def test_a_bed_weighs_as_much_as_its_hosts() -> None:
+    assert weight_settings(1, 5) == [("cpu.shares", "5120")]
+    assert weight_settings(2, 5) == [("cpu.weight", "500")]
+    assert weight_settings(2, 400) == [("cpu.weight", "10000")]
 
 
 def test_disk_limits_are_one_line_in_version_2() -> None:

@@ -56,7 +56,7 @@ def _machine_state() -> set[str]:
         *(f"group {path}" for root in trees.roots for path in root.glob("headrace*")),
         *(f"loop {path.read_text().strip()}" for path in _backing_files()),
         *(f"mount {line.split()[4]}" for line in _lines("/proc/self/mountinfo")),
-        *(f"directory {path}" for path in Registry().root.glob("*")),
+        *(f"directory {path}/" for path in Registry().root.glob("*")),
         *(f"limit {line}" for line in _root_limits(trees.io)),
         *(f"process {told}" for told in _processes()),
     }
@@ -90,7 +90,7 @@ def _processes() -> Iterator[str]:
 def _of_other_beds(item: str, others: list[int]) -> bool:
     """Return whether something belongs to a bed that another process has now."""
     words = [f"hrbed{n}-" for n in others] + [f"hrbed{n}s" for n in others]
-    words += [f"headrace-testbed-{n}" for n in others] + [f"headrace-testbed/{n}" for n in others]
+    words += [f"headrace-testbed-{n}" for n in others] + [f"headrace-testbed/{n}/" for n in others]
     return bool(others) and (item.startswith(("limit", "process")) or any(w in item for w in words))
 
 
