@@ -29,7 +29,7 @@ BLOCK_BYTES = 8 << 20
 COPIES = 2
 """Of every block: fewer than storage hosts, so that it matters where a sample lies."""
 
-FOLDER = "/multimodal"
+FOLDER = "multimodal"
 AGENT_PORT = 7411
 READY_TIMEOUT_S = 60.0
 _POLL_S = 0.05
@@ -50,7 +50,7 @@ def cluster(dataset: DemoDataset, view: View) -> Iterator[tuple[Rig, Stored]]:
         _environment(HADOOP_CONF_DIR=str(hdfs.config_dir)),
     ):
         with _without_quotas(bed):
-            stored = store(dataset, f"{hdfs.url}{FOLDER}", view)
+            stored = store(dataset, hdfs.url, FOLDER, view)
         yield Rig(bed, _services(bed, hdfs, stored.url)), stored
 
 

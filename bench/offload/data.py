@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,18 +54,15 @@ def make_dataset(view: View) -> DemoDataset:
     )
 
 
-def store(dataset: DemoDataset, url: str, view: View) -> Stored:
-    """Copy the dataset to ``url`` and index it there, as ``headrace index`` does."""
-    files = list(_files(dataset.root))
-    storage = open_storage(url)
-    try:
-        with ThreadPoolExecutor(UPLOADS) as pool:
-            copies = pool.map(lambda path: _copy(dataset.root, path, storage), files)
-            for done, _ in enumerate(copies, start=1):
-                view.progress("upload", done, len(files))
+def store(dataset: DemoDataset, root: str, folder: str, view: View) -> Stored:
+    """Copy the dataset into a new folder of a store, and index it there."""
+    files, url = list(_files(dataset.root)), f"{root}/{folder}"
+    with closing(open_storage(root)) as storage, ThreadPoolExecutor(UPLOADS) as pool:
+        copies = pool.map(lambda path: _copy(dataset.root, path, storage, folder), files)
+        for done, _ in enumerate(copies, start=1):
+            view.progress("upload", done, len(files))
+    with closing(open_storage(url)) as storage:
         index = _index(storage, view)
-    finally:
-        storage.close()
     view.note(f"dataset: {len(index)} samples, {bytes_(dataset.size_bytes)}, in {url}")
     return Stored(url=url, samples=len(index), size_bytes=dataset.size_bytes, origin=dataset.origin)
 
@@ -76,8 +74,8 @@ def _files(root: Path) -> Iterator[str]:
             yield name
 
 
-def _copy(root: Path, path: str, storage: Storage) -> None:
-    storage.write(path, (root / path).read_bytes())
+def _copy(root: Path, path: str, storage: Storage, folder: str) -> None:
+    storage.write(f"{folder}/{path}", (root / path).read_bytes())
 
 
 def _index(storage: Storage, view: View) -> Index:
