@@ -29,9 +29,8 @@ class Atlas:
 
     def keep(self, places: JobPlaces, where: Whereabouts | None) -> None:
         """Keep a map, or why there is none; the oldest is forgotten."""
-        if where is None:
-            if not self.newest.version:
-                self.newest = places
+        if where is None:  # better an old map than none
+            self.newest = places if not self.newest.version else self.newest
             return
         self.newest = places
         self._known.pop(where.version, None)

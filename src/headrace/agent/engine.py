@@ -97,6 +97,10 @@ class Engine:
         self.boot = secrets.token_hex(8)
         self.jobs: dict[str, ServedJob] = {}
         self.bytes_sent = 0
+        self.placed = 0
+        """Samples started of which it is known who holds them."""
+        self.beside = 0
+        """Of those, how many this agent sits beside."""
         self.pool = WorkerPool(
             (arena := Arena(config.memory_bytes)),
             WorkerLimits(
@@ -315,6 +319,7 @@ class Engine:
         job = self.jobs[visit.job]
         extents = self._arena.reserve(action.nbytes)
         self._extents[action.ticket] = extents
+        self._count_place(job, visit.sample)
         place = job.open.place(visit.sample)
         self.pool.submit(
             Task(
@@ -328,6 +333,12 @@ class Engine:
                 extents=extents,
             )
         )
+
+    def _count_place(self, job: ServedJob, sample: int) -> None:
+        beside = job.plan.is_beside(sample)
+        if beside is not None:
+            self.placed += 1
+            self.beside += beside
 
     def _report(self, message: Outcome | TooLarge) -> None:
         proof = self._proofs.get(message.ticket)

@@ -17,6 +17,7 @@ from headrace.agent.atlas import Atlas
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
+from headrace.agent.leading import Leading
 from headrace.agent.roots import Roots
 from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import Failed
@@ -77,6 +78,7 @@ class Registry:
         self._storages = SharedStorages()
         self._unix_socket = unix_socket
         self._weight = weight
+        self._leading = Leading(engine, self._storages)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unproven: asyncio.Queue[ServedJob] = asyncio.Queue()
 
@@ -176,8 +178,9 @@ class Registry:
         return not job.requests and self._engine.clock.now() - job.last_used > RESUMED_AFTER_S
 
     async def run(self) -> None:
-        """Prove new jobs, until cancelled."""
+        """Prove new jobs, and find out where blocks lie, until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._leading.run())
             while True:
                 group.create_task(self._prove(await self._unproven.get()))
 

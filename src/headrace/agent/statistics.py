@@ -32,6 +32,15 @@ class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Samples: ``started``, ``finished``, ``dropped``, ``crashed``, ``refused``; answered:
     ``ready`` (lay ready), ``waited`` (finished while asked for), ``raw-CODE``, ``missing-CODE``."""
 
+    placed: int
+    """Samples started of which it was known which nodes hold them."""
+
+    beside: int
+    """Of those, how many this agent sits beside: their bytes cross no network to be read."""
+
+    weight: int
+    """Part of the work that it takes now, relative to others'."""
+
     bytes_sent: int
     memory_used_bytes: int
     memory_budget_bytes: int

@@ -23,6 +23,11 @@ class Extents:
     ends: Longs
     """First byte, and first one behind, of what is read of the file; at least one byte."""
 
+    @property
+    def file_count(self) -> int:
+        """Return how many files have samples."""
+        return int(self.files[-1]) + 1 if self.files.size else 0
+
 
 def indexed_files(index: Index) -> list[str]:
     """Return the paths of the files that have samples, in the order of the samples."""

@@ -83,8 +83,7 @@ class Whereabouts:
         self._sets = _Numbered[tuple[int, ...]]()
         for nodes in places.sets:
             self._sets.number(nodes)
-        if len(self._sets.values) != len(places.sets) or places.sets[:1] != ((),):
-            raise CallerError("the map of blocks names a set of nodes twice, or not none first")
+        _check_sets(places)
         found = [
             self._sets_of_source(blocks, extents(source.index))
             for blocks, source in zip(places.sources, job.sources, strict=True)
@@ -101,7 +100,7 @@ class Whereabouts:
         return self._of_sample[samples]
 
     def _sets_of_source(self, blocks: SourceBlocks, where: Extents) -> Numbers:
-        held = _HeldBlocks(blocks, files=int(where.files[-1]) + 1 if where.files.size else 0)
+        held = _HeldBlocks(blocks, files=where.file_count, sets=len(self._sets.values))
         first, last = held.around(where)
         result = np.where(first < 0, 0, held.sets[first]) if held.sets.size else first * 0
         for row in np.flatnonzero(first < last).tolist():
@@ -122,7 +121,7 @@ class Whereabouts:
 class _HeldBlocks:
     """One dataset's blocks as arrays: all files' bytes on one line, one file after another."""
 
-    def __init__(self, blocks: SourceBlocks, *, files: int) -> None:
+    def __init__(self, blocks: SourceBlocks, *, files: int, sets: int) -> None:
         counts = _unpacked(blocks.counts, "<u4")
         ends = _unpacked(blocks.ends, "<u8")
         self.sets = _unpacked(blocks.sets, "<u4")
@@ -131,6 +130,8 @@ class _HeldBlocks:
                 f"the map of blocks has {counts.size} files and {ends.size} blocks, the index "
                 f"{files} files; it belongs to another index"
             )
+        if self.sets.size and self.sets.max() >= sets:
+            raise CallerError(f"the map of blocks names set {self.sets.max()}, there are {sets}")
         self._counts = counts
         self._behind = np.cumsum(counts)
         sizes = np.zeros(files, np.int64)
@@ -172,6 +173,16 @@ class _Numbered(Generic[T]):
             found = self._numbers[value] = len(self.values)
             self.values.append(value)
         return found
+
+
+def _check_sets(places: JobPlaces) -> None:
+    nodes = {node for held in places.sets for node in held}
+    if not nodes <= set(range(len(places.nodes))):
+        raise CallerError("the map of blocks has a set with a node that it does not name")
+    if len(set(places.sets)) < len(places.sets) or places.sets[:1] != ((),):
+        raise CallerError(
+            "the map of blocks names a set of nodes twice, or not the empty one first"
+        )
 
 
 def _nodes(sources: Sequence[Sequence[Blocks]]) -> set[StorageNode]:
