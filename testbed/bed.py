@@ -156,7 +156,9 @@ class Testbed:
         for spec in self.scenario.specs():
             self._hosts[spec.name] = self._make_host(spec)
         if self.scenario.wan is not None:
-            wan.join(self.names, self.scenario, self._group("wan"), self.directory / "wan.log")
+            line = self._group("wan")
+            line.weigh(wan.SHARES)
+            wan.join(self.names, self.scenario, line, self.directory / "wan.log")
 
     def _make_host(self, spec: HostSpec) -> Host:
         group = self._group(spec.name)

@@ -31,7 +31,6 @@ _CHECKSUMS, _TCP4_SEGMENTS = 0x01, 0x02
 _NEW_NETWORK = 0x40000000
 _BIGGEST = 10 + 65_536
 _AT_ONCE = 64
-_NICENESS = -15
 
 
 @dataclass(slots=True)
@@ -130,8 +129,6 @@ def main(argument: str) -> None:
     given = json.loads(argument)
     ends = open_tun(given["namespaces"][0]), open_tun(given["namespaces"][1])
     shape = given["bytes_per_s"], given["delay_s"], given["queue_s"]
-    with contextlib.suppress(PermissionError):
-        os.nice(_NICENESS)  # a late relay is a slower line
     os.write(sys.stdout.fileno(), b"ready\n")
     relay(ends, (Line(*shape), Line(*shape)), time.monotonic, _never())
 

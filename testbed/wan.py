@@ -16,6 +16,9 @@ from testbed.names import BedNames
 from testbed.network import NAMESPACES, Batch, carry_out
 from testbed.scenario import Scenario, Wan
 
+SHARES = 16
+"""The relay goes before the hosts' processes: where it waits for a CPU, the line is slower."""
+
 READY_S = 10.0
 """Within this time the relay has its devices [s]."""
 

@@ -16,10 +16,13 @@ server = socket.create_server((sys.argv[1], 5001))
 server.settimeout(20)
 print("ready", flush=True)
 link, _ = server.accept()
+link.settimeout(20)
 room, total, began = bytearray(1 << 20), 0, None
+starting = time.monotonic() + float(sys.argv[2])
 while count := link.recv_into(room):
-    began = began or time.monotonic()
-    total += count
+    if time.monotonic() > starting:
+        total += count if began else 0
+        began = began or time.monotonic()
 print(total / (time.monotonic() - began), flush=True)
 """
 
@@ -112,10 +115,12 @@ def start(host: Host, program: str, *arguments: object) -> subprocess.Popen[str]
     return process
 
 
-def received_bytes_per_s(sender: Host, receiver: Host, seconds: float) -> float:
-    """Return how fast bytes come from one host to another over TCP."""
-    with start(receiver, SINK, receiver.ip) as sink:
-        sender.run([*PYTHON, SOURCE, receiver.ip, str(seconds)])
+def received_bytes_per_s(
+    sender: Host, receiver: Host, seconds: float, *, starting_s: float = 0.1
+) -> float:
+    """Return how fast bytes come from one host to another over TCP, once it has started."""
+    with start(receiver, SINK, receiver.ip, starting_s) as sink:
+        sender.run([*PYTHON, SOURCE, receiver.ip, str(starting_s + seconds)])
         assert sink.stdout is not None
         return float(sink.stdout.readline())
 
