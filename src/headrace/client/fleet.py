@@ -345,6 +345,7 @@ class Fleet:
                 self._adopt(self._accord.listen(self.members))
         except RemoteError as error:
             logger.info("where samples lie, and who prepares them: %s; asked again", error)
+            self._round_at = time.monotonic() + FIRST_ROUND_S  # of another, if it is down
         with self._changed:
             self._publish()
             for seat in self._seats:
