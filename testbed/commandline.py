@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from testbed.description import BedDescription, HostDescription, describe
 from testbed.host import Host
 from testbed.names import BedNames
 from testbed.scenario import Scenario
+from testbed.services import Services, ServicesRecord
 from testbed.state import Registry
 
 _JSON = click.option(
@@ -56,6 +58,11 @@ def up(scenario: Path, *, json_file: str | None) -> int:
     bed = Testbed(Scenario.load(scenario))
     click.echo(f"making {bed.scenario.name} …", err=True)
     bed.make(owner=None, text=scenario.read_text(encoding="utf-8"))
+    try:
+        _start_to_stay(bed)
+    except BaseException:
+        bed.remove()
+        raise
     made = describe(bed)
     if json_file:
         write_json(json_file, made)
@@ -71,7 +78,8 @@ def up(scenario: Path, *, json_file: str | None) -> int:
 def run(target: str, *, host: str | None, command: tuple[str, ...]) -> int:
     """Run COMMAND on a host of TARGET and end with its exit code.
 
-    A scenario file is made for the length of the command; a bed that is up is entered.
+    A scenario file is made for the length of the command; a bed that is up is entered. Clients
+    of the bed's HDFS and agents find them: HADOOP_CONF_DIR and the agents' token are set.
 
     \b
     Examples:
@@ -81,7 +89,9 @@ def run(target: str, *, host: str | None, command: tuple[str, ...]) -> int:
     with _entered(target) as bed:
         place = _chosen(bed, host)
         click.echo(f"{command[0]} on {place.name} ({place.ip}) of bed {bed.number}", err=True)
-        done = subprocess.run(place.command(command), cwd=place.directory, check=False)
+        known = ServicesRecord.of_bed(bed)
+        given = os.environ | (known.environment() if known else {})
+        done = subprocess.run(place.command(command), cwd=place.directory, env=given, check=False)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
@@ -146,8 +156,20 @@ def _entered(target: str) -> Iterator[Testbed]:
         return
     bed = Testbed(Scenario.load(Path(target)))
     click.echo(f"making {bed.scenario.name} …", err=True)
-    with bed:
+    with bed, contextlib.ExitStack() as running:
+        if bed.scenario.services:
+            click.echo("starting HDFS and agents …", err=True)
+            running.enter_context(Services(bed))
         yield bed
+
+
+def _start_to_stay(bed: Testbed) -> None:
+    """Start what the scenario says runs on the hosts, and let it outlive this process."""
+    if bed.scenario.services:
+        click.echo("starting HDFS and agents …", err=True)
+        services = Services(bed)
+        services.start()
+        services.leave()
 
 
 def _chosen(bed: Testbed, name: str | None) -> Host:
@@ -225,9 +247,19 @@ def _print_hosts(bed: BedDescription) -> None:
     for host in bed.hosts:
         table.add_row(*_row(host))
     console.print(table)
-    first = bed.hosts[0].name
-    console.print(f"enter:   python -m testbed run {bed.bed} --on {first} -- bash")
-    console.print(f"remove:  python -m testbed down {bed.bed}")
+    for label, text in _directions(bed):
+        console.print(f"{label:<8} {text}", soft_wrap=True)
+
+
+def _directions(bed: BedDescription) -> Iterator[tuple[str, str]]:
+    """Yield what a person needs next."""
+    if bed.services:
+        yield "HDFS:", bed.services.url
+        yield "", f"export HADOOP_CONF_DIR={bed.services.config_dir}"
+        yield "agents:", " ".join(bed.services.agents.values()) or "none"
+        yield "token:", f"in {bed.services.token_file}"
+    yield "enter:", f"python -m testbed run {bed.bed} --on {bed.hosts[0].name} -- bash"
+    yield "remove:", f"python -m testbed down {bed.bed}"
 
 
 def _row(host: HostDescription) -> tuple[str, ...]:

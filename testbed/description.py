@@ -7,6 +7,7 @@ from typing import Literal
 
 from testbed.bed import Testbed
 from testbed.host import Host
+from testbed.services import ServicesRecord
 
 State = Literal["up", "owned", "abandoned"]
 """Left running by `up`; in use by a process; left by a process that ended."""
@@ -44,6 +45,8 @@ class BedDescription:
     """What an abandoned bed still consists of."""
 
     hosts: tuple[HostDescription, ...] = ()
+    services: ServicesRecord | None = None
+    """HDFS and agents; None: the scenario has none."""
 
 
 def describe(bed: Testbed) -> BedDescription:
@@ -54,6 +57,7 @@ def describe(bed: Testbed) -> BedDescription:
         state="up",
         directory=str(bed.directory),
         hosts=tuple(_describe(host) for host in bed.hosts.values()),
+        services=ServicesRecord.of_bed(bed),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from testbed.__main__ import run
 
+from headrace.core.errors import ConfigError
 from testbed import Scenario, Testbed
 
 SMALL = """
@@ -51,6 +52,56 @@ def test_up_leaves_a_bed_that_can_be_entered_looked_at_and_taken_down(
     assert run(["down", scenario]) == 0
     assert run(["status", number]) == 2
     assert "is up" in capfd.readouterr().err
+
+
+class _Services:
+    """Stands in for HDFS and agents, which take a while to start."""
+
+    def __init__(self, bed: Testbed, told: list[str]) -> None:
+        self.told = told
+
+    def start(self) -> None:
+        self.told.append("started")
+
+    def leave(self) -> None:
+        self.told.append("left running")
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.told.append("closed")
+
+
+@pytest.fixture
+def serving(machine: None, scenario: str) -> str:
+    Path(scenario).write_text(SMALL + "[services.hdfs]\n")
+    return scenario
+
+
+def test_services_outlive_up_and_end_with_run(
+    serving: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("testbed.commandline.Services", lambda bed: _Services(bed, told))
+    assert run(["up", serving]) == 0
+    assert told == ["started", "left running"]
+    assert run(["down", serving]) == 0
+    told.clear()
+    assert run(["run", serving, "--", "true"]) == 0
+    assert told == ["started", "closed"]
+
+
+def test_a_bed_whose_services_do_not_start_is_removed(
+    serving: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(bed: Testbed) -> None:
+        raise ConfigError("there is no java")
+
+    monkeypatch.setattr("testbed.commandline.Services", refuse)
+    assert run(["up", serving]) == 2
+    assert "there is no java" in capfd.readouterr().err
+    assert run(["down", serving]) == 2
 
 
 @pytest.mark.usefixtures("machine")
