@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.agent.roots import Located, OutsideRootsError, Roots, open_located
-from headrace.core.errors import ConfigError, NotFoundError
+from headrace.core.errors import CallerError, ConfigError, NotFoundError
 
 STORE = "hdfs://nn:8020/data"
+ROOTS = Roots([], [STORE])
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_a_store_that_is_none_stops_the_agent(root: str) -> None:
     ],
 )
 def test_a_dataset_in_a_store_is_named_in_one_form(spelling: str, one_form: str) -> None:
-    assert Roots([], [STORE]).locate(spelling) == Located(one_form, None)
+    assert ROOTS.locate(spelling) == Located(one_form, None)
     assert Roots([], [STORE + "/"]).locate(spelling) == Located(one_form, None)
 
 
@@ -105,22 +106,40 @@ def test_a_dataset_in_a_store_is_named_in_one_form(spelling: str, one_form: str)
 )
 def test_nothing_outside_the_stores_can_be_named(escape: str) -> None:
     with pytest.raises(OutsideRootsError):
-        Roots([], [STORE]).locate(escape)
+        ROOTS.locate(escape)
 
 
 @given(st.lists(st.sampled_from(["data", "..", ".", "", "%2e%2e", "%2F", "x", "%25"]), max_size=6))
 def test_whatever_is_located_in_a_store_begins_with_the_stores_folder(parts: list[str]) -> None:
     try:
-        found = Roots([], [STORE]).locate("hdfs://nn:8020/" + "/".join(parts))
+        found = ROOTS.locate("hdfs://nn:8020/" + "/".join(parts))
     except OutsideRootsError:
         return
     assert found.url == STORE or found.url.startswith(STORE + "/")
     assert ".." not in found.url.split("/")
-    assert Roots([], [STORE]).locate(found.url) == found
+    assert ROOTS.locate(found.url) == found
 
 
 def test_a_whole_store_can_be_served() -> None:
-    assert Roots([], ["hdfs://nn"]).locate("hdfs://nn/any/where").url == "hdfs://nn/any/where"
+    roots = Roots([], ["hdfs://nn.example"])
+    assert roots.locate("hdfs://nn.example/any/where").url == "hdfs://nn.example/any/where"
+
+
+def test_a_stores_usual_port_need_not_be_named() -> None:
+    assert ROOTS.locate("hdfs://nn/data/set") == Located("hdfs://nn/data/set", None)
+
+
+@pytest.mark.parametrize(
+    ("root", "said"),
+    [("s3://bucket/data", "'s3' is not supported"), ("hdfs://warehouse/data", "HADOOP_CONF_DIR")],
+)
+def test_a_store_that_can_never_be_opened_here_stops_the_agent(
+    root: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_HOME", raising=False)
+    with pytest.raises(CallerError, match=said):
+        Roots([], [root])
 
 
 def test_a_located_directory_is_opened_with_its_roots_links(served: Path) -> None:

@@ -27,6 +27,7 @@ from headrace.agent.listening import (
 )
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
+from headrace.agent.storages import warn_of_unreachable
 from headrace.core.errors import ConfigError, HeadraceError
 
 log = logging.getLogger("headrace.agent")
@@ -130,6 +131,7 @@ class Agent:
                     group.create_task(self._watch.run()),
                     group.create_task(self._service.run()),
                     group.create_task(self._keep_house()),
+                    group.create_task(warn_of_unreachable(self.config.storages)),
                     group.create_task(self._follow(parent)),
                 ]
                 await _all_started(servers)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from headrace.core.errors import CallerError, ConfigError, NotFoundError
 from headrace.storage.address import StoreAddress
 from headrace.storage.local import LocalStorage
-from headrace.storage.opening import open_storage
+from headrace.storage.opening import open_storage, require_openable
 from headrace.storage.port import Storage
 
 
@@ -43,6 +43,7 @@ class Roots:
 
     Raises:
         ConfigError: neither is given, one is not a directory, or one is not a store's URL.
+        CallerError: a store cannot be opened with what is installed and configured here.
     """
 
     def __init__(self, directories: Sequence[str | Path], storages: Sequence[str] = ()) -> None:
@@ -54,8 +55,8 @@ class Roots:
         for path in directories:
             if not Path(path).is_dir():
                 raise ConfigError(f"root {path} is not a directory; create it or name another")
-        self.directories = tuple(os.path.realpath(path) for path in directories)
-        self.storages = tuple(_storage_root(url) for url in storages)
+        self._directories = tuple(os.path.realpath(path) for path in directories)
+        self._storages = tuple(_storage_root(url) for url in storages)
 
     def locate(self, url: str) -> Located:
         """Return how a dataset is opened.
@@ -79,7 +80,7 @@ class Roots:
 
     def _locate_directory(self, url: str, path: str) -> Located:
         real = os.path.realpath(path)
-        for root in self.directories:
+        for root in self._directories:
             if real == root or real.startswith(root.rstrip("/") + "/"):
                 if not os.path.isdir(real):  # noqa: PTH112 - Path's raises without permission
                     raise NotFoundError(f"no directory at {url} on this agent's host")
@@ -94,7 +95,7 @@ class Roots:
             wanted = StoreAddress.parse(url)
         except CallerError as error:
             raise OutsideRootsError(str(error)) from error
-        if not any(root.holds(wanted) for root in self.storages):
+        if not any(root.holds(wanted) for root in self._storages):
             raise OutsideRootsError(
                 f"{url} is outside this agent's stores; start the agent with --storage for it, "
                 "or name the store as the agent does"
@@ -116,4 +117,5 @@ def _storage_root(url: str) -> StoreAddress:
         raise ConfigError(f"--storage: {error}") from error
     if address.scheme == "file":
         raise ConfigError(f"--storage {url} is a directory of this host; name it with --root")
+    require_openable(url)
     return address

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.agent.roots import Located, open_located
+from headrace.core.errors import HeadraceError
+from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
+
+log = logging.getLogger("headrace.agent.storages")
 
 
 class SharedStorages:
@@ -52,3 +58,12 @@ class SharedStorages:
             left, self._open, self._users = list(self._open.values()), {}, {}
         for storage in left:
             storage.close()
+
+
+async def warn_of_unreachable(urls: Sequence[str]) -> None:
+    """Log which stores cannot be reached now: they may be started later than the agent."""
+    for url in urls:
+        try:
+            (await asyncio.to_thread(open_storage, url)).close()
+        except HeadraceError as error:
+            log.warning("%s cannot be served for now, jobs are asked to try again: %s", url, error)

@@ -44,8 +44,8 @@ from headrace.core.draws import SampleKey
 from headrace.core.errors import (
     CorruptSampleError,
     NotFoundError,
+    RemoteError,
     StaleIndexError,
-    StorageError,
 )
 from headrace.dataset.reader import SampleReader
 from headrace.prepare.sample import Preparer
@@ -88,7 +88,7 @@ class Worker:
             return self._prove(work) if isinstance(work, Prove) else self._make(work)
         except CorruptSampleError as error:
             return Failed(ticket=work.ticket, code="corrupt", reason=str(error))
-        except (StorageError, StaleIndexError, NotFoundError) as error:
+        except (RemoteError, StaleIndexError, NotFoundError) as error:
             return Failed(ticket=work.ticket, code="unreadable", reason=str(error))
         except MemoryError:
             reason = f"{name_of(work)}: needs more memory than a worker may use"

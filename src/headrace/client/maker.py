@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
     CorruptSampleError,
+    DeadlineError,
     HeadraceError,
     NotFoundError,
     RemoteError,
@@ -35,7 +36,10 @@ SPOILED = (CorruptSampleError, StaleIndexError)
 """What a sample is replaced for: facts about the dataset, the same for every host. A file that
 was changed or removed after it was indexed is one of them."""
 
-UNREADABLE = (StorageError, NotFoundError)
+STORAGE_FAILED = (StorageError, DeadlineError)
+"""How a store fails that this host reads."""
+
+UNREADABLE = (*STORAGE_FAILED, NotFoundError)
 """What a sample is replaced for, like a corrupt one, if its bytes could not be read when it was
 indexed either. Else a store that fails ends the loop, as an agent does that is away and the only
 way: to go on with other samples would make batches depend on the moment."""
@@ -194,13 +198,13 @@ class Maker:
                 return self._patiently(
                     lambda: preparer.prepare(place.location, key, stop=stop), tries=tries
                 )
-            except StorageError as error:
+            except STORAGE_FAILED as error:
                 fields = self._fetched_instead(key, error)
         else:
             fields = self._patiently(lambda: self._fetch_raw(key), tries=tries)
         return finish_raw(self._job.program, place.location, fields, key, stop=stop)
 
-    def _fetched_instead(self, key: SampleKey, error: StorageError) -> Mapping[str, bytes]:
+    def _fetched_instead(self, key: SampleKey, error: RemoteError) -> Mapping[str, bytes]:
         """Return what an agent reads where this host cannot."""
         try:
             return self._fetch_raw(key)

@@ -19,7 +19,7 @@ from headrace.core.errors import (
     HeadraceError,
     NotFoundError,
     RefusedError,
-    StorageError,
+    RemoteError,
 )
 from headrace.core.job import SourceSpec
 from headrace.dataset.build import build_index
@@ -96,11 +96,11 @@ def _open_anywhere(url: str, agents: Sequence[Endpoint]) -> OpenSource:
     """Open a dataset here if this host sees it, else with an index and bytes from agents."""
     try:
         storage = open_storage(url)
-    except (CallerError, StorageError) as error:
+    except (CallerError, RemoteError) as error:
         return _open_there(url, agents, error)
     try:
         return _indexed(storage)
-    except StorageError as error:
+    except RemoteError as error:
         return _open_there(url, agents, error)
 
 

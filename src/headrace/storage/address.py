@@ -7,6 +7,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from headrace.core.errors import CallerError
 
+_DEFAULT_PORTS = {"hdfs": 8020}
+
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
@@ -44,9 +46,12 @@ class StoreAddress:
 
     def holds(self, other: StoreAddress) -> bool:
         """Tell whether ``other`` is this folder or lies below it."""
-        return (self.scheme, self.authority) == (other.scheme, other.authority) and (
-            other.folders[: len(self.folders)] == self.folders
-        )
+        return self._store == other._store and (other.folders[: len(self.folders)] == self.folders)
+
+    @property
+    def _store(self) -> tuple[str, str]:
+        port = _DEFAULT_PORTS.get(self.scheme)
+        return self.scheme, self.authority.removesuffix(f":{port}") if port else self.authority
 
     @property
     def url(self) -> str:

@@ -39,6 +39,24 @@ def open_storage(url: str) -> Storage:
     return _OPENERS[scheme](url)
 
 
+def require_openable(url: str) -> None:
+    """Check that what a URL needs is installed and configured here; the store is not asked.
+
+    Raises:
+        CallerError: the scheme is not supported, or something is missing; says what to do.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in _OPENERS:
+        raise CallerError(_unknown(scheme, url))
+    if scheme == "hdfs":
+        from headrace.storage.hdfs.address import parse_address
+        from headrace.storage.hdfs.config import HdfsConfig
+        from headrace.storage.hdfs.namenode import NameNodes
+
+        config = HdfsConfig.from_environment()
+        NameNodes(parse_address(url, config), config)
+
+
 def _open_file_url(url: str) -> Storage:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
