@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.core.errors import HeadraceError, NotFoundError, StorageError
-from headrace.storage.port import ByteRange, Storage
+from headrace.storage.port import ByteRange, Locates, Replicates, Storage
 
 CONTENT = bytes(range(256)) * 40
 
@@ -142,6 +143,79 @@ class StorageContract(ABC):
         writer.join()
         assert seen
         assert all(len(set(data)) == 1 for data in seen)
+
+    def test_many_readers_at_once_get_what_they_asked_for(self, storage: Storage) -> None:
+        storage.write("x", CONTENT)
+        storage.write("y", CONTENT[::-1])
+
+        def read(start: int) -> bool:
+            whole, path = (CONTENT, "x") if start % 2 else (CONTENT[::-1], "y")
+            ranges = [ByteRange(start, 100), ByteRange(start * 10, 1000)]
+            wanted = [whole[r.offset : r.offset + r.length] for r in ranges]
+            return list(storage.read_ranges(path, ranges)) == wanted
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(read, range(200)))
+
+    def test_a_file_that_was_read_and_is_replaced_is_read_and_described_anew(
+        self, storage: Storage
+    ) -> None:
+        storage.write("x", b"short")
+        assert storage.read("x") == b"short"
+        before = storage.stat("x")
+        storage.write("other", CONTENT)
+        storage.rename("other", "x")
+        assert storage.stat("x").size == len(CONTENT)
+        assert storage.stat("x") != before
+        assert storage.read("x") == CONTENT
+
+    def test_a_file_that_was_read_and_is_deleted_is_gone(self, storage: Storage) -> None:
+        storage.write("x", CONTENT)
+        assert storage.read("x", 0, 5) == CONTENT[:5]
+        storage.delete("x")
+        for ask in (storage.read, storage.stat):
+            with pytest.raises(NotFoundError):
+                ask("x")
+
+    def test_names_with_spaces_and_signs_are_names_like_others(self, storage: Storage) -> None:
+        paths = ["a b", "a%20b", "a+b&c=d", "ä/ö?x#y"]
+        for path in paths:
+            storage.write(path, path.encode())
+        assert [info.path for info in storage.list()] == sorted(paths)
+        assert [storage.read(path) for path in paths] == [path.encode() for path in paths]
+
+    def test_a_folder_is_no_file(self, storage: Storage) -> None:
+        storage.write("a/b", b"")
+        for ask in (storage.read, storage.stat, storage.delete):
+            with pytest.raises(NotFoundError):
+                ask("a")
+        assert [info.path for info in storage.list()] == ["a/b"]
+
+    def test_the_blocks_of_a_file_cover_it_in_order(self, storage: Storage) -> None:
+        if not isinstance(storage, Locates):
+            pytest.skip("this store does not tell where blocks are")
+        storage.write("a b/x", CONTENT)
+        blocks = storage.locations("a b/x")
+        assert blocks[0].offset == 0
+        assert sum(block.length for block in blocks) == len(CONTENT)
+        assert all(replica.address for block in blocks for replica in block.replicas)
+        storage.write("empty", b"")
+        assert storage.locations("empty") == []
+        with pytest.raises(NotFoundError):
+            storage.locations("nowhere")
+
+    def test_the_number_of_copies_can_be_changed(self, storage: Storage) -> None:
+        if not isinstance(storage, Replicates):
+            pytest.skip("this store keeps no number of copies")
+        storage.write("x", CONTENT)
+        storage.set_replication("x", 1)
+        assert storage.replication("x") == 1
+        with pytest.raises(NotFoundError):
+            storage.replication("nowhere")
+        with pytest.raises(NotFoundError):
+            storage.set_replication("nowhere", 2)
+        with pytest.raises(StorageError):
+            storage.set_replication("x", 1_000_000)
 
     def test_writing_leaves_nothing_else_behind(self, storage: Storage) -> None:
         storage.write("x", b"1")

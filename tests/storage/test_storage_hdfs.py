@@ -1,17 +1,171 @@
 from __future__ import annotations
 
+import os
+import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from contract.storage_contract import StorageContract
+from contract.storage_contract import CONTENT, StorageContract
+from headrace.core.errors import ConfigError, HeadraceError, NotFoundError, StorageError
+from headrace.devhdfs.cluster import Cluster
 from headrace.storage.hdfs import HdfsConfig, HdfsStorage
+from headrace.storage.opening import open_storage
+from headrace.storage.port import ByteRange
+from headrace.storage.rangefile import RangeFile
+
+
+@pytest.fixture
+def config(hdfs: Cluster) -> HdfsConfig:
+    return HdfsConfig.from_environment({"HADOOP_CONF_DIR": str(hdfs.config_dir)})
+
+
+@pytest.fixture
+def storage(hdfs_dir: str, config: HdfsConfig) -> HdfsStorage:
+    return HdfsStorage(hdfs_dir, config)
 
 
 class TestHdfsStorage(StorageContract):
     @pytest.fixture
-    def storage(self, hdfs_dir: str) -> HdfsStorage:
-        return HdfsStorage(hdfs_dir, HdfsConfig())
+    def storage(self, hdfs_dir: str, config: HdfsConfig) -> HdfsStorage:
+        return HdfsStorage(hdfs_dir, config)
 
     def make(self, place: Path) -> HdfsStorage:
-        raise AssertionError("the fixture makes it")
+        raise AssertionError("the fixture makes it, in the session's cluster")
+
+
+def test_a_range_over_blocks_comes_in_parts_that_fit_together(
+    storage: HdfsStorage, hdfs_dir: str
+) -> None:
+    data = os.urandom(5 << 20)
+    storage.write("x", data)
+    parted = HdfsStorage(hdfs_dir, HdfsConfig(part_bytes=300_000))
+    assert parted.read("x") == data
+    ranges = [ByteRange(1 << 20, 2 << 20), ByteRange(17, 1), ByteRange((1 << 20) + 5, 9)]
+    assert parted.read_ranges("x", ranges) == [data[r.offset :][: r.length] for r in ranges]
+    assert RangeFile(parted, "x", 1000, 4 << 20).read() == data[1000:][: 4 << 20]
+    assert len(storage.locations("x")) == 5
+
+
+def test_a_file_replaced_by_another_client_is_noticed(storage: HdfsStorage, hdfs_dir: str) -> None:
+    reader = HdfsStorage(hdfs_dir, HdfsConfig(revalidate_s=0.01))
+    storage.write("x", b"old")
+    assert reader.read("x") == b"old"
+    assert reader.stat("x") == storage.stat("x")
+    info = storage.write("x", b"newer")
+    assert reader.stat("x") == info
+    assert reader.read("x") == b"newer"
+
+
+def test_an_open_file_that_another_client_deletes_is_gone_once_it_is_looked_for(
+    storage: HdfsStorage, hdfs_dir: str
+) -> None:
+    reader = HdfsStorage(hdfs_dir, HdfsConfig(revalidate_s=0.01))
+    storage.write("x", CONTENT)
+    assert reader.read("x", 0, 3) == CONTENT[:3]
+    storage.delete("x")
+    with pytest.raises(NotFoundError):
+        reader.stat("x")
+    with pytest.raises(NotFoundError):
+        reader.read("x", 0, 3)
+
+
+def test_a_file_that_another_client_appended_to_is_read_to_its_new_end(
+    storage: HdfsStorage, hdfs: Cluster, hdfs_dir: str
+) -> None:
+    import hdfs_native
+
+    storage.write("x", b"one")
+    assert storage.read("x") == b"one"
+    path = f"{hdfs_dir.removeprefix(hdfs.url)}/x"
+    with hdfs_native.Client(hdfs.url).append(path) as writer:
+        writer.write(b"two")
+    assert storage.read("x", 0, 6) == b"onetwo"
+
+
+def test_a_file_that_is_being_written_says_so(
+    storage: HdfsStorage, hdfs: Cluster, hdfs_dir: str
+) -> None:
+    import hdfs_native
+
+    path = f"{hdfs_dir.removeprefix(hdfs.url)}/x"
+    with hdfs_native.Client(hdfs.url).create(path) as writer:
+        writer.write(CONTENT)
+        writer.hsync()
+        with pytest.raises(StorageError, match="being written"):
+            storage.read("x", 0, 10)
+    assert storage.read("x", 0, 10) == CONTENT[:10]
+
+
+def test_a_mistyped_path_is_answered_with_the_nearest(
+    storage: HdfsStorage, hdfs_dir: str, config: HdfsConfig
+) -> None:
+    storage.write("train/0001.tar", b"")
+    with pytest.raises(NotFoundError, match=r"did you mean .*/train/0001\.tar"):
+        storage.read("train/0002.tar")
+    with pytest.raises(NotFoundError, match=r"did you mean .*/train\?"):
+        HdfsStorage(f"{hdfs_dir}/trian/deep", config)
+    with pytest.raises(NotFoundError, match="name the directory"):
+        HdfsStorage(f"{hdfs_dir}/train/0001.tar", config)
+
+
+def test_a_url_without_a_namenode_is_that_of_the_configuration(
+    hdfs: Cluster, hdfs_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.config_dir))
+    storage = open_storage(f"hdfs://{hdfs_dir.removeprefix(hdfs.url)}")
+    assert storage.url == hdfs_dir
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    monkeypatch.delenv("HADOOP_HOME", raising=False)
+    with pytest.raises(ConfigError, match="HADOOP_CONF_DIR"):
+        open_storage("hdfs:///")
+
+
+@pytest.mark.parametrize("port", ["namenode's HTTP", "nobody's"])
+def test_a_wrong_port_is_an_error_at_once(hdfs: Cluster, port: str) -> None:
+    number = hdfs.http.rpartition(":")[2] if port == "namenode's HTTP" else "1"
+    with pytest.raises(StorageError, match="port"):
+        HdfsStorage(f"hdfs://127.0.0.1:{number}/", HdfsConfig())
+
+
+def test_without_hdfs_native_the_extra_is_named(
+    hdfs_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(ConfigError, match=r"pip install 'headrace\[hdfs\]'"):
+        HdfsStorage(hdfs_dir, HdfsConfig())
+
+
+def test_a_write_that_the_namenode_refuses_leaves_nothing_behind(
+    storage: HdfsStorage, hdfs: Cluster, hdfs_dir: str
+) -> None:
+    storage.write("folder/in/the/way", b"")
+    with pytest.raises(HeadraceError):
+        storage.write("folder/in", b"new")
+    storage.write("file", b"old")
+    with pytest.raises(StorageError, match="is not a directory"):
+        storage.write("file/below", b"new")
+    assert [info.path for info in storage.list()] == ["file", "folder/in/the/way"]
+    assert storage.read("file") == b"old"
+
+
+def test_a_forked_child_reads_with_connections_of_its_own(storage: HdfsStorage) -> None:
+    storage.write("x", CONTENT)
+    assert storage.read("x") == CONTENT
+    in_child(lambda: storage.read("x") == CONTENT and storage.stat("x").size == len(CONTENT))
+    assert storage.read("x") == CONTENT
+
+
+def in_child(holds: Callable[[], bool]) -> None:
+    with warnings.catch_warnings():  # later Pythons warn of forks of processes with threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = 0 if holds() else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

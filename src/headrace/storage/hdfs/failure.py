@@ -39,6 +39,7 @@ _DATANODE = re.compile(r'ip_addr: \\?"([^"\\]+)\\?".*?xfer_port: (\d+)')
 _NOT_READY = {
     "StandbyException": "no NameNode of the nameservice is active; wait for the failover",
     "RetriableException": "the NameNode is starting; try again soon",
+    "NotReplicatedYetException": "a DataNode has not reported the block before; try again soon",
     "ObserverRetryOnActiveException": "the observers lag behind; try again soon",
 }
 

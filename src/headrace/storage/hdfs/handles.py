@@ -78,6 +78,19 @@ class Handles:
         self.keep(path, handle)
         return handle
 
+    def reopened(self, path: str, handle: Handle) -> Handle | None:
+        """Return another handle of the version that is open, used from now on; None if changed.
+
+        Raises: as ``NameNodes.ask``; what is open stays so.
+        """
+        full = f"{self._root}/{path}"
+        reader = self._namenodes.ask(f"open {full}", lambda client: client.read(full))
+        if self.describe(path) != handle.info or len(reader) != handle.size:
+            return None
+        other = Handle(reader, handle.size, handle.info, checked_at=time.monotonic())
+        self.keep(path, other)
+        return other
+
     def keep(self, path: str, handle: Handle) -> None:
         """Use this handle from now on; the least recently used one is dropped for it."""
         with self._lock:

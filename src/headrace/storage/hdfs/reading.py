@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
 
 from headrace.core.errors import DeadlineError, HeadraceError, StorageError
 from headrace.storage.hdfs.calls import Calls, calls_for
 from headrace.storage.hdfs.config import HdfsConfig
 from headrace.storage.hdfs.failure import Failure, Fault, judge
+from headrace.storage.hdfs.forks import note_read, wait_until_safe
 from headrace.storage.hdfs.handles import Handle, Handles
 from headrace.storage.hdfs.namenode import NATIVE_ERRORS, pauses
 from headrace.storage.hdfs.ranges import cut, deal, merge
@@ -107,7 +109,7 @@ class Reading:
         return deal(spans, fetch.joined([len(span_parts) for span_parts in cuts]), ranges)
 
     def _collect(self, path: str, fetch: _Fetch, handle: Handle, give_up_at: float) -> None:
-        hedges = 0
+        hedges, second = 0, None
         while fetch.missing():
             remaining = give_up_at - time.monotonic()
             if remaining <= 0:
@@ -116,22 +118,28 @@ class Reading:
                     f"{fetch.count} parts did not come in {self._config.read_timeout_s:g} s or "
                     "more; look at the DataNodes and the network, or raise read_timeout_s"
                 )
-            if fetch.wait(min(remaining, self._config.hedge_s)) or hedges == HEDGES:
-                continue
-            hedges += 1
-            other = self._same_version(path, handle)
-            if other is not None:
-                fetch.start(other)
+            came = fetch.wait(min(remaining, self._config.hedge_s), second)
+            if second is not None and second.done():
+                other, second = second.result(), None
+                if other is not None:
+                    fetch.start(other)
+            elif not came and second is None and hedges < HEDGES:
+                hedges += 1
+                second = self._open_once_more(path, handle)
 
-    def _same_version(self, path: str, handle: Handle) -> Handle | None:
-        """Open the file once more: replicas come in another order, so that another is first."""
-        self._handles.forget(path)
-        try:
-            other = self._handles.get(path)
-            same = self._handles.stat(path) == other.info == handle.info
-        except HeadraceError:  # the first attempt may still come through
-            return None
-        return other if same and other.size == handle.size else None
+    def _open_once_more(self, path: str, handle: Handle) -> Future[Handle | None]:
+        """Open the same version in the background, as the first attempt may still come through.
+
+        Replicas come in another order then, so that another is first.
+        """
+
+        def reopened() -> Handle | None:
+            try:
+                return self._handles.reopened(path, handle)
+            except HeadraceError:  # such as a NameNode that is away
+                return None
+
+        return calls_for("hedges").start(reopened)
 
 
 class _Fetch:
@@ -154,12 +162,13 @@ class _Fetch:
             call = _range_of(handle, part)
             self._on_the_way[self._calls.start(call)] = at
 
-    def wait(self, timeout_s: float) -> bool:
-        """Take in what came; False when nothing did.
+    def wait(self, timeout_s: float, other: Future[Handle | None] | None) -> bool:
+        """Take in what came; False when nothing did. ``other`` ends the wait, too.
 
         Raises: what hdfs-native raised for a part that is not on its way any more.
         """
-        done, _ = wait(self._on_the_way, timeout_s, FIRST_COMPLETED)
+        awaited: set[Future[Any]] = {*self._on_the_way, *([other] if other else [])}
+        done = wait(awaited, timeout_s, FIRST_COMPLETED).done & self._on_the_way.keys()
         for future in done:
             self._take(future, self._on_the_way.pop(future))
         return bool(done)
@@ -187,7 +196,11 @@ class _Fetch:
 
 def _range_of(handle: Handle, part: ByteRange) -> Callable[[], bytes]:
     def read() -> bytes:
-        data: bytes = handle.reader.read_range(part.offset, part.length)
+        wait_until_safe()
+        try:
+            data: bytes = handle.reader.read_range(part.offset, part.length)
+        finally:
+            note_read()
         if len(data) != part.length:
             raise OSError(f"{len(data)} bytes came instead of {part.length}")
         return data

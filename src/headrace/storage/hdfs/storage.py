@@ -21,8 +21,9 @@ from headrace.storage.hdfs.config import HdfsConfig
 from headrace.storage.hdfs.folders import did_you_mean, sorted_entries
 from headrace.storage.hdfs.handles import Handles, file_info
 from headrace.storage.hdfs.namenode import NameNodes
-from headrace.storage.hdfs.reading import SLOWEST_BYTES_PER_S, Reading
+from headrace.storage.hdfs.reading import Reading
 from headrace.storage.hdfs.webhdfs import WebHdfs
+from headrace.storage.hdfs.writing import NewFile
 from headrace.storage.port import BlockPlace, ByteRange, FileInfo
 
 if TYPE_CHECKING:
@@ -101,9 +102,12 @@ class HdfsStorage:
         """Create or replace a file: written aside, closed, then renamed over the old one."""
         full = self._full(path)
         folder, name = posixpath.split(full)
-        aside = f"{folder}/.{name}.{secrets.token_hex(4)}.part"
+        aside = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+        new = NewFile(
+            path=aside, data=data, tried=f"write {full}", timeout_s=self._config.read_timeout_s
+        )
         try:
-            self._write_aside(aside, data, tried=f"write {full}")
+            new.write(self._namenodes)
             info = file_info(self._status_of(aside), path)
             self._namenodes.tell(f"write {full}", lambda client: client.rename(aside, full, True))
         except BaseException:
@@ -209,14 +213,6 @@ class HdfsStorage:
                 info = file_info(status, path)
                 self._handles.remember(info)
                 yield info
-
-    def _write_aside(self, aside: str, data: bytes, *, tried: str) -> None:
-        def create(client: hdfs_native.Client) -> None:
-            with client.create(aside) as writer:
-                writer.write(data)
-
-        timeout_s = self._config.read_timeout_s + len(data) / SLOWEST_BYTES_PER_S
-        self._namenodes.tell(tried, create, timeout_s=timeout_s)
 
     @contextmanager
     def _hinting(self, path: str) -> Iterator[None]:

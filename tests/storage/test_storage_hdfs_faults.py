@@ -1,0 +1,186 @@
+"""What becomes of reads and writes when parts of a real cluster fail; each test mends it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headrace.core.errors import DeadlineError, StorageError
+from headrace.devhdfs.cluster import Cluster, DataNode
+from headrace.devhdfs.daemon import Daemon
+from headrace.storage.hdfs import HdfsConfig, HdfsStorage
+from headrace.storage.port import ByteRange
+
+BLOCK = 1 << 20
+CONTENT = bytes(range(251)) * (5 * BLOCK // 2 // 251)
+"""Two and a half blocks."""
+
+Open = Callable[..., HdfsStorage]
+
+
+@pytest.fixture
+def opened(hdfs: Cluster, hdfs_dir: str) -> Open:
+    """Open a directory with the file ``x`` in it, with other limits than the usual ones."""
+    site = HdfsConfig.from_environment({"HADOOP_CONF_DIR": str(hdfs.config_dir)})
+
+    def open_with(**limits: float) -> HdfsStorage:
+        config = HdfsConfig(properties=site.properties, directory=site.directory, **limits)  # type: ignore[arg-type]
+        return HdfsStorage(hdfs_dir, config)
+
+    open_with().write("x", CONTENT)
+    return open_with
+
+
+@contextmanager
+def frozen(*daemons: Daemon) -> Iterator[None]:
+    for daemon in daemons:
+        daemon.freeze()
+    try:
+        yield
+    finally:
+        for daemon in daemons:
+            daemon.thaw()
+
+
+class Watch:
+    """Says how long it was."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+
+def holder(cluster: Cluster, storage: HdfsStorage) -> DataNode:
+    """Return a DataNode that holds the first block of ``x``."""
+    address = storage.locations("x")[0].replicas[0].address
+    return next(node for node in cluster.datanodes if node.address == address)
+
+
+def test_a_dead_datanode_is_not_missed(hdfs: Cluster, opened: Open) -> None:
+    storage = opened()
+    assert storage.read("x", 0, 10) == CONTENT[:10]
+    victim = holder(hdfs, storage)
+    victim.kill()
+    try:
+        for _ in range(4):
+            watch = Watch()
+            assert storage.read("x") == CONTENT
+            assert watch.seconds() < 5
+            storage.close()  # the next handle has its replicas in another order
+        storage.write("y", CONTENT)
+    finally:
+        victim.start()
+        hdfs.wait_ready()
+
+
+def test_a_frozen_datanode_costs_no_more_than_its_timeout(hdfs: Cluster, opened: Open) -> None:
+    storage = opened(datanode_timeout_s=1.0, hedge_s=0.3)
+    with frozen(holder(hdfs, storage)):
+        for _ in range(4):
+            watch = Watch()
+            ranges = [ByteRange(10, 20), ByteRange(BLOCK, 9)]
+            assert storage.read_ranges("x", ranges) == [CONTENT[10:30], CONTENT[BLOCK : BLOCK + 9]]
+            assert watch.seconds() < 5
+            storage.close()
+
+
+def test_when_all_datanodes_are_frozen_the_wait_ends(hdfs: Cluster, opened: Open) -> None:
+    storage = opened(datanode_timeout_s=60.0, hedge_s=0.2, read_timeout_s=1.5)
+    with frozen(*hdfs.datanodes):
+        watch = Watch()
+        with pytest.raises(DeadlineError, match=r"/x: .* did not come in 1\.5 s"):
+            storage.read("x", 0, 1000)
+        assert watch.seconds() < 10
+    assert storage.read("x") == CONTENT
+
+
+def test_an_open_file_is_read_while_no_namenode_answers(hdfs: Cluster, opened: Open) -> None:
+    storage = opened(namenode_timeout_s=1.0, outage_s=0.5, revalidate_s=0.3)
+    storage.write("y", CONTENT)
+    info = storage.stat("x")
+    assert storage.read("x") == CONTENT
+    assert storage.stat("x") == info
+    with frozen(hdfs.namenode):
+        watch = Watch()
+        while watch.seconds() < 2:
+            assert storage.read("x", 5, 5) == CONTENT[5:10]
+            assert storage.stat("x") == info
+        watch = Watch()
+        with pytest.raises(DeadlineError, match="NameNode"):
+            storage.read("y")
+        assert watch.seconds() < 10
+    assert storage.read("y") == CONTENT
+
+
+def test_files_are_opened_as_soon_as_a_restarted_namenode_is_back(
+    hdfs: Cluster, opened: Open
+) -> None:
+    storage = opened()
+    hdfs.namenode.restart()
+    assert storage.read("x") == CONTENT
+    hdfs.wait_ready()
+
+
+def test_a_damaged_block_is_read_from_another_replica(hdfs: Cluster, opened: Open) -> None:
+    storage, content = opened(), os.urandom(BLOCK)
+    storage.write("y", content)
+    first, _ = blocks_with(hdfs, content)
+    spoil(first)
+    for _ in range(4):
+        assert storage.read("y") == content
+        storage.close()
+
+
+def test_when_all_replicas_are_damaged_the_error_names_the_datanodes(
+    hdfs: Cluster, opened: Open
+) -> None:
+    storage, content = opened(), os.urandom(BLOCK)
+    storage.write("y", content)
+    addresses = [replica.address for replica in storage.locations("y")[0].replicas]
+    for block in blocks_with(hdfs, content):
+        spoil(block)
+    watch = Watch()
+    with pytest.raises(StorageError) as caught:
+        storage.read("y")
+    assert watch.seconds() < 10
+    assert all(address in str(caught.value) for address in addresses)
+
+
+def blocks_with(cluster: Cluster, content: bytes) -> list[Path]:
+    files = (path for node in cluster.datanodes for path in node.block_files())
+    return [path for path in files if path.read_bytes() == content]
+
+
+def spoil(path: Path) -> None:
+    with path.open("r+b") as block:
+        block.seek(1000)
+        block.write(b"garbage!")
+
+
+def test_a_nameservice_survives_the_loss_of_its_active_namenode(
+    hdfs_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = hdfs_cluster(datanodes=1, namenodes=2, replication=1)
+    config = HdfsConfig.from_environment({"HADOOP_CONF_DIR": str(cluster.config_dir)})
+    storage = HdfsStorage(cluster.url, config)
+    storage.write("x", CONTENT)
+    assert storage.read("x") == CONTENT
+    places = storage.locations("x")
+    cluster.namenode.kill()
+    failover = threading.Thread(target=cluster.failover)
+    failover.start()
+    assert storage.read("x") == CONTENT
+    storage.close()
+    assert storage.read("x") == CONTENT
+    failover.join(60)
+    assert storage.locations("x") == places
+    storage.write("y", CONTENT)
+    assert HdfsStorage(cluster.url, config).read("y") == CONTENT
