@@ -91,7 +91,7 @@ class WebHdfs:
                 connection.request("GET", target)
                 response = connection.getresponse()
                 body = response.read(LONGEST_ANSWER)
-            except (ConnectionError, http.client.BadStatusLine):
+            except (ConnectionResetError, BrokenPipeError, http.client.BadStatusLine):
                 connection.close()
                 continue
             except BaseException:

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from headrace.storage.hdfs.calls import Calls
+
+LONG_S = 30.0
+
+
+def test_results_and_errors_come_back() -> None:
+    calls = Calls("test")
+
+    def fail() -> None:
+        raise OSError("no")
+
+    assert calls.run(lambda: 7, LONG_S) == 7
+    with pytest.raises(OSError, match="no"):
+        calls.run(fail, LONG_S)
+
+
+def test_a_panic_becomes_an_error() -> None:
+    class PanicException(BaseException):
+        """Like that of Rust code."""
+
+    def panic() -> None:
+        raise PanicException("past the end")
+
+    with pytest.raises(RuntimeError, match="panicked: past the end"):
+        Calls("test").run(panic, LONG_S)
+
+
+def test_calls_that_hang_are_left_and_others_go_on() -> None:
+    calls, release = Calls("test", threads=2), threading.Event()
+    for _ in range(5):
+        with pytest.raises(TimeoutError):
+            calls.run(lambda: release.wait(LONG_S), 0.01)
+    assert calls.run(lambda: "still here", LONG_S) == "still here"
+    release.set()
+    assert [calls.run(lambda n=n: n, LONG_S) for n in range(20)] == list(range(20))
+
+
+def test_no_more_calls_run_at_once_than_allowed() -> None:
+    calls, lock = Calls("test", threads=3), threading.Lock()
+    now, most = 0, 0
+    full = threading.Barrier(3)
+
+    def call() -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        full.wait(LONG_S)
+        with lock:
+            now -= 1
+
+    for future in [calls.start(call) for _ in range(12)]:
+        future.result(LONG_S)
+    assert most == 3
+
+
+def test_a_call_that_is_abandoned_before_it_starts_never_does() -> None:
+    calls, release, ran = Calls("test", threads=1), threading.Event(), []
+    first = calls.start(lambda: release.wait(LONG_S))
+    second = calls.start(lambda: ran.append("second"))
+    calls.abandon(second)
+    release.set()
+    first.result(LONG_S)
+    assert calls.run(lambda: "third", LONG_S) == "third"
+    assert ran == []
