@@ -21,6 +21,7 @@ from headrace.policy.lookahead_events import (
     JobChanged,
     JobRemoved,
     ModeChanged,
+    PlanChanged,
     Planned,
     Refuse,
     Sent,
@@ -242,6 +243,22 @@ def test_a_job_that_went_back_is_prepared_again_from_there() -> None:
     for _ in range(4):
         bench.finish_all(1)
     assert min(bench.running_samples()) < 30
+
+
+def test_another_plan_goes_on_where_the_job_is_and_keeps_what_lies_ready() -> None:
+    bench = Bench(workers=1)
+    bench.job(plan=Steps(width=1))
+    bench.ask(20, 20, consumed=19)
+    bench.finish_all(3)
+    ready = bench.queue.statistics().ready
+    (running,) = bench.started
+    assert not only(bench.tell(PlanChanged(job="job", plan=Steps(width=1, first=1000))), Drop)
+    assert bench.queue.statistics().ready == ready > 0
+    bench.finish(running)
+    for _ in range(3):
+        assert 1020 <= bench.running_samples()[0] < 1040
+        bench.finish_all(1)
+    assert only(bench.ask(21, 21, consumed=20), Serve)
 
 
 def test_memory_is_reserved_before_a_task_starts_and_never_exceeded() -> None:

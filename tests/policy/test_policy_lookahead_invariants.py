@@ -22,6 +22,7 @@ from headrace.policy.lookahead_events import (
     JobChanged,
     JobRemoved,
     ModeChanged,
+    PlanChanged,
     Planned,
     Refuse,
     Sent,
@@ -37,8 +38,12 @@ BUDGET = 40 * 4096
 
 
 class Plan:
+    def __init__(self, shift: int = 0) -> None:
+        self._shift = shift
+
     def due(self, step: int) -> list[Planned]:
-        return [self.foresee(sample, 0) for sample in range(step * 3, step * 3 + 3)]
+        begin = step * 3 + self._shift
+        return [self.foresee(sample, 0) for sample in range(begin, begin + 3)]
 
     def foresee(self, sample: int, epoch: int) -> Planned:
         return Planned(
@@ -100,7 +105,7 @@ class World:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from("jjaaaaffffffgbcsssxturkm"), st.integers(0, 60), st.integers(0, 9)),
+    st.tuples(st.sampled_from("jjaaaaffffffgbcsssxturkmp"), st.integers(0, 60), st.integers(0, 9)),
     max_size=120,
 )
 
@@ -114,6 +119,8 @@ def play(world: World, letter: str, number: int, choice: int) -> None:
     elif letter == "k" and name in world.jobs:
         world.jobs.remove(name)
         world.tell(JobRemoved(job=name))
+    elif letter == "p" and name in world.jobs:
+        world.tell(PlanChanged(job=name, plan=Plan(shift=number % 7)))
     elif letter == "m" and name in world.jobs:
         world.tell(ModeChanged(job=name, raw_only="differs" if number % 2 else ""))
     elif letter == "a" and name in world.jobs:

@@ -89,9 +89,9 @@ class Whereabouts:
             for blocks, source in zip(places.sources, job.sources, strict=True)
         ]
         self._of_sample = np.concatenate(found).astype(np.uint32)
+        names = [_names(node) for node in places.nodes]
         self.holders = tuple(
-            frozenset(name for node in nodes for name in _names(places.nodes[node]))
-            for nodes in self._sets.values
+            frozenset(name for node in nodes for name in names[node]) for nodes in self._sets.values
         )
         """For each number of a set, all names and addresses of its nodes."""
 
