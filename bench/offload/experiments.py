@@ -92,13 +92,14 @@ class Measured:
     busy: Trial
     """Storage hosts overloaded."""
 
-    even: Trial
-    """Equal CPU on both sides."""
+    even: Trial | None = None
+    """Equal CPU on both sides; None in a short run."""
 
-    sweep: tuple[Trial, ...]
+    sweep: tuple[Trial, ...] = ()
     """Other step times, ascending."""
 
-    reading: DataNodeCost
+    reading: DataNodeCost | None = None
+    """None in a short run."""
 
 
 class Experiments:
@@ -136,8 +137,8 @@ class Experiments:
             tuning = self._tune(premise)
             main = self._main(premise, tuning)
             sweep = tuple(self._at_other_step(premise, tuning, by) for by in self._scale.sweep)
-            reading = self._plain_reading(premise)
-            even = self._even(premise, tuning)
+            reading = None if self._scale.short else self._plain_reading(premise)
+            even = None if self._scale.short else self._even(premise, tuning)
         with self._rig.background(OVERLOAD):
             busy = self._busy(premise, tuning)
         return Measured(
@@ -161,6 +162,7 @@ class Experiments:
     def _batch_cpu(self) -> float:
         """Return the CPU that one batch of the main comparison takes to prepare [s]."""
         plan = self._plan("local", self._scale.calibration_steps, step_s=0.0)
+        plan = replace(plan, first_step_s=0.0)
         with self._with_quotas(replace(self._quotas, trainer=FULL_SPEED)):
             segment = self._segment("calibration", plan, first_step=0)
         cpu_s = segment.counted_cpu_s / len(segment.counted)
@@ -209,7 +211,7 @@ class Experiments:
         """Let a plain reader run while agents are idle, and while they work for a job."""
         plan = self._plan("headrace", self._scale.other_steps, step_s=premise.step_s)
         idle, beside, prepared, raw = [], [], 0, 0
-        with plain_reader(self._rig.start_reader, self._rig.services.url) as reader:
+        with plain_reader(self._rig.start_reader, self._rig.url) as reader:
             for _ in range(self._scale.other_pairs):
                 idle.append(self._idle_rate(reader))
                 segment = self._segment("beside a reader", plan, first_step=self._take_steps(plan))
@@ -263,7 +265,7 @@ class Experiments:
         ours = mode == "headrace"
         return SegmentPlan(
             mode=mode,
-            root=self._rig.services.url,
+            root=self._rig.url,
             pipeline=self._pipeline,
             batch_size=self._scale.batch,
             seed=SEED,
@@ -271,11 +273,11 @@ class Experiments:
             warmup_steps=self._scale.warmup_steps,
             steps=steps,
             step_s=step_s,
-            first_step_s=self._scale.first_step * step_s,
+            first_step_s=self._scale.first_step_s,
             workers=OWN_THREADS,
             cpus=(),
-            agents=self._rig.services.agents if ours else (),
-            token=self._rig.services.token if ours else None,
+            agents=self._rig.agents if ours else (),
+            token=self._rig.token if ours else None,
         )
 
     @contextmanager

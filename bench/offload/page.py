@@ -33,6 +33,7 @@ def report_page(result: Result, cpu: Sequence[CpuSample]) -> Page:
         cpu: Samples of the hosts' CPU over the whole run.
     """
     main = result.measured.main
+    sweep = (_sweep(result),) if result.measured.sweep else ()
     blocks: tuple[Block, ...] = (
         headlines(main.comparison),
         Prose(text=premise_told(result)),
@@ -44,7 +45,7 @@ def report_page(result: Result, cpu: Sequence[CpuSample]) -> Page:
         ready_batches(main.comparison),
         _cpu_over_time(main, cpu),
         others_table(result),
-        _sweep(result),
+        *sweep,
         cost_table(result),
         _facts(result),
     )
@@ -189,7 +190,7 @@ def _sweep(result: Result) -> Figure:
 
 def _facts(result: Result) -> Facts:
     made_at, measured = provenance(), result.measured
-    machine, main = made_at.machine, measured.main
+    machine, main, even = made_at.machine, measured.main, measured.even
     ratios = main.comparison.repeats
     tried = "; ".join(
         f"{workers} x {depth}: {seconds(step_s)} a step"
@@ -208,7 +209,7 @@ def _facts(result: Result) -> Facts:
             ("commit", made_at.commit),
             ("premise", premise_line(main.premise)),
             ("storage overloaded", premise_line(measured.busy.premise)),
-            ("equal CPU", premise_line(measured.even.premise)),
+            *(() if even is None else (("equal CPU", premise_line(even.premise)),)),
             ("baseline", f"{result.baseline_name}. Tried, workers x batches ahead: {tried}"),
             (
                 "batches",

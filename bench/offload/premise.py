@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bench.offload.scale import GUARD_THRESHOLD, UTILISATION
+from headrace.demo.premise import UTILISATION
 from headrace.report.units import percent, seconds, significant
 
 
@@ -42,13 +42,15 @@ class Premise(msgspec.Struct, frozen=True, kw_only=True):
 def just_in_time_step(batch_cpu_s: float, quotas: Quotas, background: float) -> float:
     """Return the step time that agents, alone, can just keep up with [s].
 
+    The demo's rule: preparing a batch in a step's time keeps the storage hosts, with all else
+    that they do, as busy as leaves room below the threshold at which agents give up.
+
     Args:
         batch_cpu_s: Measured CPU to prepare one batch [s].
         quotas: CPU of the hosts.
         background: Share of the storage hosts' CPU that others use.
     """
-    left = quotas.all_storage * (GUARD_THRESHOLD - background)
-    return batch_cpu_s / (left * UTILISATION)
+    return batch_cpu_s / (quotas.all_storage * (UTILISATION - background))
 
 
 def even_quotas(quotas: Quotas, background: float) -> Quotas:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -11,11 +12,12 @@ import msgspec
 from bench.measuring import Report, Spread
 from bench.offload.counters import AGENTS, DATANODES
 from bench.offload.data import Stored
-from bench.offload.experiments import Measured
+from bench.offload.experiments import DataNodeCost, Measured
 from bench.offload.premise import premise_line
 from bench.offload.scale import DATASET, SEED, Scale
 from bench.offload.trial import Side, Trial, busy_share, side
 from headrace.demo.outcome import GOALS, Segment, compared_steps, unequal_steps
+from headrace.demo.premise import UTILISATION
 from headrace.demo.run import demo_pipeline
 from headrace.report.blocks import Table
 from headrace.report.units import bytes_, percent, ratio, seconds, significant
@@ -46,7 +48,8 @@ class Result:
     def trials(self) -> tuple[Trial, ...]:
         """All comparisons."""
         measured = self.measured
-        return (measured.main, measured.busy, measured.even, *measured.sweep)
+        even = () if measured.even is None else (measured.even,)
+        return (measured.main, measured.busy, *even, *measured.sweep)
 
     @property
     def segments(self) -> list[Segment]:
@@ -83,15 +86,9 @@ def report_of(result: Result) -> Report:
         further_tables=(others_table(result), cost_table(result)),
         further={
             "busy": _trial(measured.busy),
-            "even": _trial(measured.even),
+            "even": None if measured.even is None else _trial(measured.even),
             "sweep": [_trial(trial) for trial in measured.sweep],
-            "datanode_reads": {
-                "idle_bytes_per_s": measured.reading.idle,
-                "beside_bytes_per_s": measured.reading.beside,
-                "kept": measured.reading.kept,
-                "samples_prepared": measured.reading.prepared,
-                "samples_raw": measured.reading.raw,
-            },
+            "datanode_reads": None if measured.reading is None else _reading(measured.reading),
             "idle_agent_cores": measured.idle_agent_cores,
             "digests": {"compared": compared_steps(result.segments), "unequal": result.unequal},
             "goals_missed": missed(main),
@@ -124,6 +121,16 @@ def _settings(result: Result) -> dict[str, Any]:
         "dataset_origin": result.stored.origin,
         "seed": SEED,
         "pipeline": msgspec.json.decode(demo_pipeline().to_json()),
+    }
+
+
+def _reading(cost: DataNodeCost) -> dict[str, Any]:
+    return {
+        "idle_bytes_per_s": cost.idle,
+        "beside_bytes_per_s": cost.beside,
+        "kept": cost.kept,
+        "samples_prepared": cost.prepared,
+        "samples_raw": cost.raw,
     }
 
 
@@ -217,7 +224,7 @@ def others_table(result: Result) -> Table:
     named: Mapping[str, Trial] = {
         "as above": measured.main,
         "storage hosts overloaded": measured.busy,
-        "equal CPU on both sides": measured.even,
+        **({} if measured.even is None else {"equal CPU on both sides": measured.even}),
         **{f"step of {seconds(one.premise.step_s)}": one for one in measured.sweep},
     }
     return Table(
@@ -248,32 +255,31 @@ def _not_worse_told(named: Mapping[str, Trial]) -> str:
 
 def cost_table(result: Result) -> Table:
     """Return what agents cost the storage hosts."""
-    measured = result.measured
-    kept, reading = measured.reading.kept, measured.reading
+    idle, reading = result.measured.idle_agent_cores, result.measured.reading
+    told = f"{percent(idle)} of a core"
+    rows = [("an agent without a job", told, _met(idle < IDLE_CORES, "< 1 %"))]
     return Table(
         title="What agents cost the DataNodes",
         columns=("", "measured", "goal"),
-        rows=(
-            (
-                "plain HDFS readers' throughput, agents idle",
-                f"{bytes_(sum(reading.idle) / len(reading.idle))}/s",
-                "",
-            ),
-            (
-                "the same while agents transform, guard on",
-                f"{bytes_(sum(reading.beside) / len(reading.beside))}/s",
-                "",
-            ),
-            ("readers keep", _ranged(kept, percent), _met(kept.median >= READERS_KEEP, "≥ 95 %")),
-            (
-                "an agent without a job",
-                f"{percent(measured.idle_agent_cores)} of a core",
-                _met(measured.idle_agent_cores < IDLE_CORES, "< 1 %"),
-            ),
-        ),
-        note=f"Readers take all they can get. Meanwhile agents prepared {reading.prepared} samples "
-        f"and sent {reading.raw} raw.",
+        rows=tuple(rows + (_reading_rows(reading) if reading else [])),
+        note=_reading_note(reading) if reading else "",
         emphasis=frozenset({1}),
+    )
+
+
+def _reading_rows(cost: DataNodeCost) -> list[tuple[str, str, str]]:
+    kept = cost.kept
+    return [
+        ("plain HDFS readers, agents idle", f"{bytes_(fmean(cost.idle))}/s", ""),
+        ("the same while agents transform, guard on", f"{bytes_(fmean(cost.beside))}/s", ""),
+        ("readers keep", _ranged(kept, percent), _met(kept.median >= READERS_KEEP, "≥ 95 %")),
+    ]
+
+
+def _reading_note(cost: DataNodeCost) -> str:
+    return (
+        f"Readers take all they can get. Meanwhile agents prepared {cost.prepared} samples and "
+        f"sent {cost.raw} raw."
     )
 
 
@@ -309,5 +315,6 @@ def premise_told(result: Result) -> str:
     return (
         f"Premise: {premise_line(measured.main.premise)}. A batch of {result.scale.batch} samples "
         f"takes {seconds(measured.batch_cpu_s)} of CPU to prepare; the step is as long as agents "
-        "need for it below their guard's threshold, with a fifth to spare."
+        f"need for it when the storage hosts are {percent(UTILISATION)} busy in all, below the "
+        "80 % at which agents send raw bytes instead."
     )

@@ -7,11 +7,11 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from testbed.faults import burn_cpu
 from testbed.host import Host
+from testbed.services import Services
 
 from bench.offload.counters import AGENTS, BACKGROUND, DATANODES, GROUPS, STORAGE, TRAINER, Counters
 from bench.offload.ownership import Ownership
@@ -25,38 +25,24 @@ STARTING_CPUS = 2.0
 REPOSITORY = Path(__file__).parents[2]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Services:
-    """What runs on the bed, for both loaders alike."""
-
-    url: str
-    """The dataset."""
-
-    agents: tuple[str, ...]
-    """Where the agents listen."""
-
-    token: str
-    """The agents' token."""
-
-    processes: Mapping[str, Sequence[int]]
-    """``agents`` and ``datanodes`` → their processes, one on each storage host."""
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """What clients of the dataset need beside this process's environment."""
-
-
 class Rig:
     """One trainer host and some storage hosts of a bed that is up."""
 
-    def __init__(self, bed: Testbed, services: Services) -> None:
-        self.services = services
+    def __init__(self, bed: Testbed, services: Services, *, url: str) -> None:
+        self.url = url
+        """The dataset."""
+        self.agents = tuple(services.addresses)
+        """Where the agents listen."""
+        self.token = services.token
+        """Of the agents."""
         (self._trainer,) = bed.by_role("trainer")
         (self._namenode,) = bed.by_role("namenode")
         self._storage = bed.by_role("storage")
         self.quotas = _quotas(self._trainer, self._storage)
-        self._cpu = _GroupTimes(
-            {pid: name for name, pids in services.processes.items() for pid in pids}
-        )
+        """What the hosts may use."""
+        agents = dict.fromkeys((agent.pid for agent in services.agents.values()), AGENTS)
+        datanodes = dict.fromkeys((node.pid for node in services.hdfs.datanodes), DATANODES)
+        self._cpu = _GroupTimes(agents | datanodes)
         self._bytes_before = self._trainer.network_bytes().received
 
     @property
@@ -84,6 +70,16 @@ class Rig:
     def start_reader(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a command on the NameNode's host, which has no quota."""
         return self._start(self._namenode, command)
+
+    @contextmanager
+    def without_quotas(self) -> Iterator[None]:
+        """Let the storage hosts use all CPUs while the block runs, which is not measured."""
+        for host in self._storage:
+            host.group.limit_cpu(float(os.cpu_count() or 1))
+        try:
+            yield
+        finally:
+            self.set_quotas(self.quotas)
 
     @contextmanager
     def background(self, share: float) -> Iterator[None]:
@@ -117,7 +113,7 @@ class Rig:
             host.command(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **self.services.environment, "PYTHONPATH": _python_path()},
+            env={**os.environ, "PYTHONPATH": _python_path()},
             process_group=0,
         )
 

@@ -13,69 +13,64 @@ DATASET = DatasetSize(
 
 SEED = 7
 
-GUARD_THRESHOLD = 0.8
-"""Share of its host's CPU at which an agent stops to transform; the agents' default."""
-
-UTILISATION = 0.8
-"""How much of what the guard leaves an agent the step time asks for: just in time, with room
-for samples that cost a hundred times the median."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
     """Sizes of a run."""
 
-    batch: int = 8
-    warmup_steps: int = 6
-    """Steps at the start of a segment that do not count, for either loader."""
+    batch: int = 16
+    first_step_s: float = 12.0
+    """How long a segment's first step takes, which does not count: a job's first compiles and
+    allocates. Every loader works ahead meanwhile, so that a segment shows its steady state [s]."""
 
-    first_step: float = 10.0
-    """How long a segment's first step takes, in steps: a job's first compiles and allocates."""
+    warmup_steps: int = 6
+    """Steps at the start of a segment that do not count, the first among them."""
 
     gap_steps: int = 48
     """Steps left out between pairs, so that no agent has prepared the next ones already."""
 
     pairs: int = 3
-    steps: int = 80
+    steps: int = 50
     """Counted steps of a segment in the main comparison."""
 
-    calibration_steps: int = 160
-    tuning_steps: int = 30
+    calibration_steps: int = 100
+    tuning_steps: int = 12
     workers: tuple[int, ...] = (1, 2, 4)
     """Worker processes of the DataLoader that are tried."""
 
-    prefetch: tuple[int, ...] = (2, 4, 8)
-    """Batches per worker under way that are tried with the best number of workers."""
+    prefetch: tuple[int, ...] = (2, 8)
+    """Batches per worker under way that are tried with the best number of workers, besides 4."""
 
-    other_pairs: int = 2
-    other_steps: int = 40
-    """Counted steps of a segment where storage is busy, and where both sides have equal CPU."""
+    other_pairs: int = 1
+    other_steps: int = 30
+    """Counted steps of a segment under another premise."""
 
-    sweep: tuple[float, ...] = (0.5, 1.5, 2.5, 4.0, 6.0)
+    sweep: tuple[float, ...] = (0.5, 2.0, 4.0)
     """Step times that are tried, in units of the main comparison's, which is a point as well."""
 
-    sweep_steps: int = 40
+    sweep_steps: int = 20
     idle_s: float = 30.0
     """How long agents without a job are watched [s]."""
 
     reading_s: float = 15.0
     """How long plain readers are watched while agents are idle, each time [s]."""
 
+    short: bool = False
+    """Leave out everything but the main comparison and the one with storage overloaded."""
+
 
 QUICK = Scale(
+    first_step_s=3.0,
+    warmup_steps=2,
     pairs=1,
-    steps=16,
-    warmup_steps=4,
-    gap_steps=32,
-    calibration_steps=8,
-    tuning_steps=4,
+    steps=8,
+    calibration_steps=6,
+    tuning_steps=2,
     workers=(1, 2),
-    prefetch=(4,),
-    other_pairs=1,
-    other_steps=5,
-    sweep=(4.0,),
-    sweep_steps=5,
+    prefetch=(),
+    other_steps=4,
+    sweep=(),
     idle_s=2.0,
-    reading_s=2.0,
+    short=True,
 )
-"""Ends within a minute beyond building the data: fewer steps and repeats, the same method."""
+"""Ends within a minute beyond building the data: fewer steps and comparisons, the same method."""

@@ -164,7 +164,7 @@ def test_two_adjoining_spans_add_up_to_the_whole(middle: float) -> None:
 
 def test_the_step_is_as_long_as_agents_need_below_their_guard_with_room_to_spare() -> None:
     step_s = just_in_time_step(0.33, QUOTAS, 0.25)
-    assert step_s == pytest.approx(0.33 / (1.5 * (0.8 - 0.25)) / 0.8)
+    assert step_s == pytest.approx(0.33 / (1.5 * (0.67 - 0.25)))
 
 
 @given(background=st.floats(0, 0.9), trainer=st.floats(0.1, 2), storage=st.floats(0.1, 2))
