@@ -95,6 +95,15 @@ class StorageContract(ABC):
             storage.write(path, b"")
         assert [info.path for info in storage.list("a")] == ["a/b/y", "a/x"]
 
+    def test_hidden_files_and_folders_are_listed_unless_they_are_not_asked_for(
+        self, storage: Storage
+    ) -> None:
+        for path in (".x", ".git/x", "a/.x", "a/.b/x", "a/x", "x"):
+            storage.write(path, b"")
+        assert len(list(storage.list())) == 6
+        assert [info.path for info in storage.list(hidden=False)] == ["a/x", "x"]
+        assert [info.path for info in storage.list(".git", hidden=False)] == [".git/x"]
+
     def test_an_empty_store_lists_nothing(self, storage: Storage) -> None:
         assert list(storage.list()) == []
 

@@ -152,3 +152,16 @@ def test_an_empty_clip_is_broken_and_ffmpeg_prints_nothing(
         "cannot be read as audio: it is empty",
     ]
     assert capfd.readouterr().err == ""
+
+
+def test_a_folder_that_cannot_be_looked_into_is_a_problem_and_the_rest_is_indexed(
+    tmp_path: Path,
+) -> None:
+    write_all(tmp_path, {"outside/x.jpg": picture(8, 8), "root/a.jpg": picture(8, 8)})
+    (tmp_path / "root/linked").symlink_to(tmp_path / "outside")
+    (tmp_path / "root/.hidden").symlink_to(tmp_path / "outside")
+    index = index_of(tmp_path / "root")
+    assert [index.location(n).file for n in range(len(index))] == ["a.jpg"]
+    (problem,) = index.problems
+    assert problem.file == "linked"
+    assert f"its files are left out: {tmp_path}/root/linked links to" in problem.reason

@@ -10,6 +10,7 @@ from contract.storage_contract import StorageContract
 from headrace.core.errors import NotFoundError, StorageError
 from headrace.storage import local
 from headrace.storage.local import NOWHERE, LocalStorage
+from headrace.storage.port import CLOSED_FOLDER
 
 
 class TestLocalStorage(StorageContract):
@@ -42,6 +43,42 @@ def test_a_link_out_of_the_root_is_listed_but_never_read(tmp_path: Path) -> None
     with pytest.raises(StorageError, match="outside"):
         storage.write("link", b"overwritten")
     assert (tmp_path / "secret").read_bytes() == b"secret"
+
+
+def test_a_folder_link_out_of_the_root_is_listed_and_hides_no_other_file(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for folder in (root / "b", tmp_path / "outside"):
+        folder.mkdir(parents=True)
+        (folder / "x").write_bytes(b"x")
+    (root / "a").symlink_to(tmp_path / "outside")
+    storage = LocalStorage(root)
+    assert [(info.path, info.version == CLOSED_FOLDER) for info in storage.list()] == [
+        ("a", True),
+        ("b/x", False),
+    ]
+    with pytest.raises(StorageError, match="outside"):
+        list(storage.list("a"))
+
+
+def test_a_folder_closed_to_this_user_is_listed_and_hides_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("closed", "open"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").write_bytes(b"x")
+    scandir = os.scandir
+
+    def guarded(path: str) -> object:
+        if path.endswith("/closed"):  # root may look into any folder
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    storage = LocalStorage(tmp_path)
+    assert [info.path for info in storage.list()] == ["closed", "open/x"]
+    assert next(storage.list()).version == CLOSED_FOLDER
+    with pytest.raises(StorageError, match="permission denied"):
+        list(storage.list("closed"))
 
 
 def test_a_wider_trusted_directory_lets_links_lead_there(tmp_path: Path) -> None:

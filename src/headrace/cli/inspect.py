@@ -46,7 +46,7 @@ def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
     storage = open_storage(url)
     index = Index.load(index_file or storage)
     listing = list_dataset(storage)
-    staleness = compare_files(index, [*listing.files, *listing.misnamed])
+    staleness = compare_files(index, [*listing.files, *listing.misnamed, *listing.closed])
     description = describe(index)
     if json_file:
         write_json(json_file, {"description": description, "stale": staleness})

@@ -179,4 +179,4 @@ def _load_or_build(storage: Storage) -> Index:
 
 def _has_many_files(storage: Storage) -> bool:
     most = INDEX_AT_ONCE if isinstance(storage, LocalStorage) else INDEX_REMOTE_AT_ONCE
-    return sum(1 for _ in itertools.islice(storage.list(), most + 1)) > most
+    return sum(1 for _ in itertools.islice(storage.list(hidden=False), most + 1)) > most

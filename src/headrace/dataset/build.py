@@ -18,18 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from headrace.core.errors import NotFoundError
+from headrace.core.errors import HeadraceError, NotFoundError
 from headrace.dataset.folder import scan_media_file, with_labels
 from headrace.dataset.index import FileProblem, Index, IndexMeta
 from headrace.dataset.jsonl import scan_jsonl
 from headrace.dataset.location import Container, SampleLocation
-from headrace.dataset.media import LOOKED_FOR, container_of, extension, is_hidden
+from headrace.dataset.media import LOOKED_FOR, container_of, extension
 from headrace.dataset.parquet import scan_parquet
 from headrace.dataset.rows import RowBuilder
 from headrace.dataset.scan import Scan, ScanOptions, ScanSource
 from headrace.dataset.side import SideFiles
 from headrace.dataset.tar import scan_tar
-from headrace.storage.port import FileInfo, Storage
+from headrace.storage.port import CLOSED_FOLDER, FileInfo, Storage
 
 SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
     "file": scan_media_file,
@@ -96,6 +96,7 @@ def build_index(
         table = pa.concat_tables([_rows_of(previous, reused), table])
         problems += [p for p in previous.problems if p.file in reused]
     problems += [_misnamed(file) for file in listing.misnamed]
+    problems += [_closed(storage, folder) for folder in listing.closed]
     table, classes = with_labels(_with_own_names(_in_order(table, listing.files)))
     if not table.num_rows and all(p.severity == "empty" for p in problems):
         raise NotFoundError(_nothing(storage, listing))
@@ -120,29 +121,41 @@ class Listing:
     misnamed: Sequence[FileInfo]
     """Those that may, but have names that are not UTF-8; here these are escaped."""
 
+    closed: Sequence[FileInfo]
+    """Folders that cannot be looked into."""
+
     ignored: Counter[str]
     """Extension → number of the other files."""
 
 
 def list_dataset(storage: Storage) -> Listing:
     """List the files below the root, but for those whose name or folder starts with a dot."""
-    files, misnamed, ignored = [], [], Counter[str]()
-    for file in storage.list():
+    files, misnamed, closed, ignored = [], [], [], Counter[str]()
+    for file in storage.list(hidden=False):
         path = file.path.encode("utf-8", "backslashreplace").decode()
-        if is_hidden(path):
-            continue
-        if container_of(path) is None:
+        if file.version == CLOSED_FOLDER:
+            closed.append(FileInfo(path, file.size, file.version))
+        elif container_of(path) is None:
             ignored[extension(path)] += 1
         elif path == file.path:
             files.append(file)
         else:
             misnamed.append(FileInfo(path, file.size, file.version))
-    return Listing(files, misnamed, ignored)
+    return Listing(files, misnamed, closed, ignored)
 
 
 def _misnamed(file: FileInfo) -> FileProblem:
     reason = "its name is not UTF-8, so no index can hold it; rename the file"
     return FileProblem(file=file.path, size=file.size, version=file.version, reason=reason)
+
+
+def _closed(storage: Storage, folder: FileInfo) -> FileProblem:
+    reason = "its files were left out: it could not be looked into for a moment; index again"
+    try:
+        next(storage.list(folder.path), None)
+    except HeadraceError as error:
+        reason = f"its files are left out: {error}"
+    return FileProblem(file=folder.path, size=folder.size, version=folder.version, reason=reason)
 
 
 def _empty(file: FileInfo) -> FileProblem:

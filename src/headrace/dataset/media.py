@@ -74,8 +74,3 @@ def member_field(member_extension: str) -> str:
 def leading_kind(fields: set[str]) -> Kind:
     """Return what a sample with these fields is: its heaviest medium decides."""
     return next((kind for kind in _HEAVIEST_FIRST if kind in fields), "other")
-
-
-def is_hidden(path: str) -> bool:
-    """Whether the file or a directory above it starts with a dot; such files are not scanned."""
-    return path.startswith(".") or "/." in path

@@ -3,8 +3,8 @@
 **Symbolic links** are followed as long as they lead to a place inside the root (or inside
 ``links_within``, when a wider directory is trusted). A link that leads elsewhere, or
 nowhere, is still listed, with size 0, and reading it says where it leads: nothing outside
-is ever read, and nothing is silently left out. A link that leads back to a directory
-above itself is not descended into.
+is ever read, and nothing is silently left out. So is a folder that is closed to this user.
+A link that leads back to a directory above itself is not descended into.
 """
 # Plain os calls: this is the path of every read, and building a Path costs as much as the read.
 # ruff: noqa: PTH103, PTH105, PTH108, PTH115, PTH116, PTH118, PTH120
@@ -16,15 +16,32 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import TypeAlias
 
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
 from headrace.storage.neighbours import did_you_mean
-from headrace.storage.port import ByteRange, FileInfo
+from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
 
 NOWHERE = "link"
 """Version of a listed link that leads outside the root or to nothing."""
+
+
+_Entries: TypeAlias = "list[tuple[str, os.DirEntry[str]]]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """A folder while it is being listed."""
+
+    real: str
+    path: str
+    identities: tuple[tuple[int, int], ...]
+    """Of the folder and all above it: a link back to one of them is not followed."""
+
+    hidden: bool
 
 
 class LocalStorage:
@@ -53,7 +70,7 @@ class LocalStorage:
         """The root as an absolute path, symbolic links resolved."""
         return self._root
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", *, hidden: bool = True) -> Iterator[FileInfo]:
         """Yield every file below ``prefix``, recursively, in path order."""
         real = self._locate(prefix) if prefix else self._root
         with _translated("list", real):
@@ -61,7 +78,8 @@ class LocalStorage:
         if not S_ISDIR(status.st_mode):
             yield _describe(prefix, status)
             return
-        yield from self._walk(real, prefix.strip("/"), (_identity(status),))
+        visit = _Visit(real, prefix.strip("/"), (_identity(status),), hidden)
+        yield from self._walk(visit, _entries(visit))
 
     def stat(self, path: str) -> FileInfo:
         """Describe one file; its version is the modification time in nanoseconds."""
@@ -146,24 +164,26 @@ class LocalStorage:
             finally:
                 os.close(handle)
 
-    def _walk(
-        self, folder: str, prefix: str, above: tuple[tuple[int, int], ...]
-    ) -> Iterator[FileInfo]:
-        with _translated("list", folder), os.scandir(folder) as entries:
-            found = sorted((entry.name + "/" * _is_folder(entry), entry) for entry in entries)
-        for name, entry in found:
-            path = f"{prefix}/{entry.name}" if prefix else entry.name
+    def _walk(self, visit: _Visit, entries: _Entries) -> Iterator[FileInfo]:
+        for name, entry in entries:
+            path = f"{visit.path}/{entry.name}" if visit.path else entry.name
             if name.endswith("/"):
-                yield from self._descend(path, above)
+                yield from self._descend(path, visit)
             else:
                 yield from self._describe_entry(path, entry)
 
-    def _descend(self, path: str, above: tuple[tuple[int, int], ...]) -> Iterator[FileInfo]:
-        real = self._locate(path)
-        with _translated("list", real):
-            identity = _identity(os.stat(real))
-        if identity not in above:
-            yield from self._walk(real, path, (*above, identity))
+    def _descend(self, path: str, above: _Visit) -> Iterator[FileInfo]:
+        try:
+            real = self._locate(path)
+            with _translated("list", real):
+                identity = _identity(os.stat(real))
+            visit = _Visit(real, path, (*above.identities, identity), above.hidden)
+            entries = _entries(visit)
+        except HeadraceError:
+            yield FileInfo(path, 0, CLOSED_FOLDER)
+            return
+        if identity not in above.identities:
+            yield from self._walk(visit, entries)
 
     def _describe_entry(self, path: str, entry: os.DirEntry[str]) -> Iterator[FileInfo]:
         try:
@@ -180,6 +200,16 @@ class LocalStorage:
 
 def _is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _entries(visit: _Visit) -> _Entries:
+    """Return a folder's entries in path order: folders sort with a slash behind their names."""
+    with _translated("list", visit.real), os.scandir(visit.real) as entries:
+        return sorted(
+            (entry.name + "/" * _is_folder(entry), entry)
+            for entry in entries
+            if visit.hidden or not entry.name.startswith(".")
+        )
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -26,6 +26,11 @@ class FileInfo:
     """Changes whenever the content may have changed (a modification stamp or an entity tag)."""
 
 
+CLOSED_FOLDER = "closed folder"
+"""Version of a folder that is listed like a file because it cannot be looked into, although the
+store as a whole can: it is closed to this user, or a link out of the root. Listing it says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class ByteRange:
     """``length`` bytes of a file from ``offset`` on."""
@@ -42,8 +47,13 @@ class Storage(Protocol):
         """The root, as a URL or an absolute path."""
         ...
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", *, hidden: bool = True) -> Iterator[FileInfo]:
         """Yield every file below ``prefix``, recursively, in path order.
+
+        Args:
+            prefix: Folder, or a single file.
+            hidden: Also what lies below ``prefix`` under a name that starts with a dot; else
+                such folders are not looked into.
 
         Raises:
             NotFoundError: ``prefix`` does not exist.

@@ -65,13 +65,13 @@ class HdfsStorage:
         """The root: ``hdfs://``, the NameNode or nameservice, the path."""
         return self._address.url
 
-    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+    def list(self, prefix: str = "", *, hidden: bool = True) -> Iterator[FileInfo]:
         """Yield every file below ``prefix``, recursively, in path order."""
         prefix = prefix.strip("/")
         with self._hinting(prefix):
             status = self._status(prefix)
         if status.isdir:
-            yield from self._walk(prefix)
+            yield from self._walk(prefix, hidden=hidden)
         else:
             yield file_info(status, prefix)
 
@@ -204,11 +204,13 @@ class HdfsStorage:
         file_info(status, path)
         return status
 
-    def _walk(self, folder: str) -> Iterator[FileInfo]:
+    def _walk(self, folder: str, *, hidden: bool) -> Iterator[FileInfo]:
         for name, status in sorted_entries(self._namenodes, self._full(folder)):
+            if not hidden and name.startswith("."):
+                continue
             path = f"{folder}/{name}" if folder else name
             if status.isdir:
-                yield from self._walk(path)
+                yield from self._walk(path, hidden=hidden)
             else:
                 info = file_info(status, path)
                 self._handles.remember(info)
