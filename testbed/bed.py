@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,15 @@ from types import TracebackType
 
 from headrace.core.errors import CallerError, NotFoundError
 from testbed import disks, network, probe, removal, wan
-from testbed.cgroups import Group, Trees, find_trees
+from testbed.cgroups import Group, Trees, find_trees, limit_writeback
 from testbed.guardian import Guardian
 from testbed.host import Host
 from testbed.names import BedNames
 from testbed.scenario import HostSpec, Scenario
 from testbed.state import Owner, Record, Registry, this_boot
+
+_REAPING_S = 5.0
+"""A killed process is collected within milliseconds [s]."""
 
 
 class Testbed:
@@ -38,6 +42,7 @@ class Testbed:
         self._registry = registry or Registry()
         self._number: int | None = None
         self._guardian: Guardian | None = None
+        self._relay: subprocess.Popen[bytes] | None = None
         self._hosts: dict[str, Host] = {}
 
     @property
@@ -123,9 +128,11 @@ class Testbed:
         removal.remove(self._registry, self._number)
         for host in self._hosts.values():
             host.reap()
+        if self._relay is not None:
+            self._relay.wait(_REAPING_S)
         if self._guardian is not None:
             self._guardian.dismiss()
-        self._number, self._guardian, self._hosts = None, None, {}
+        self._number, self._guardian, self._relay, self._hosts = None, None, None, {}
 
     @classmethod
     def attach(cls, number: int, *, registry: Registry | None = None) -> Testbed:
@@ -152,15 +159,17 @@ class Testbed:
         whole = Group(self._trees, self.names.group)
         whole.make()
         whole.weigh(len(list(self.scenario.specs())))
-        network.carry_out(network.plan(self.names, self.scenario))
+        tools = self._group("tools")
+        network.carry_out(network.plan(self.names, self.scenario), inside=tools)
         for spec in self.scenario.specs():
-            self._hosts[spec.name] = self._make_host(spec)
+            self._hosts[spec.name] = self._make_host(spec, tools)
         if self.scenario.wan is not None:
             line = self._group("wan")
             line.weigh(wan.SHARES)
-            wan.join(self.names, self.scenario, line, self.directory / "wan.log")
+            log = self.directory / "wan.log"
+            self._relay = wan.join(self.names, self.scenario, line, log)
 
-    def _make_host(self, spec: HostSpec) -> Host:
+    def _make_host(self, spec: HostSpec, tools: Group) -> Host:
         group = self._group(spec.name)
         if spec.group.cpus is not None:
             group.limit_cpu(spec.group.cpus)
@@ -169,7 +178,10 @@ class Testbed:
             home.mkdir(parents=True)
             return self._host(spec, None)
         file = self.directory / f"{spec.name}.disk"
-        return self._host(spec, disks.make(file, home, spec.group.disk, group, self._trees))
+        disk = disks.make(file, home, spec.group.disk, inside=tools)
+        group.limit_disk(disk.device, disk.limits)
+        limit_writeback(self._trees, disk.device, disk.limits)
+        return self._host(spec, disk)
 
     def _host(self, spec: HostSpec, disk: disks.Disk | None) -> Host:
         site = spec.group.site

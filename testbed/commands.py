@@ -6,14 +6,21 @@ import shlex
 import subprocess
 
 from headrace.core.errors import ConfigError, DeadlineError
+from testbed.cgroups import Group
 from testbed.errors import TestbedError
 
 LONGEST_S = 30.0
 """No tool is waited for longer; on an idle machine each takes a few milliseconds [s]."""
 
 
-def call(*argv: str, stdin: str = "", longest_s: float = LONGEST_S) -> str:
+def call(*argv: str, stdin: str = "", inside: Group | None = None) -> str:
     """Return what the tool printed.
+
+    Args:
+        argv: The tool and its arguments.
+        stdin: What it reads.
+        inside: The control group it runs in. What makes a part of a bed runs in one of the bed's,
+            so that it ends with the bed also when its caller was killed meanwhile.
 
     Raises:
         ConfigError: There is no such tool.
@@ -22,7 +29,12 @@ def call(*argv: str, stdin: str = "", longest_s: float = LONGEST_S) -> str:
     """
     try:
         done = subprocess.run(
-            argv, input=stdin, capture_output=True, text=True, timeout=longest_s, check=False
+            inside.command(argv) if inside else argv,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
         )
     except FileNotFoundError as error:
         raise ConfigError(
@@ -30,7 +42,7 @@ def call(*argv: str, stdin: str = "", longest_s: float = LONGEST_S) -> str:
         ) from error
     except subprocess.TimeoutExpired as error:
         raise DeadlineError(
-            f"`{shlex.join(argv)}` did not end within {longest_s:g} s; see what the machine is "
+            f"`{shlex.join(argv)}` did not end within {LONGEST_S:g} s; see what the machine is "
             "busy with, then `python -m testbed clean`"
         ) from error
     if done.returncode:

@@ -8,7 +8,7 @@ and those belong to no host.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -47,22 +47,20 @@ class Disk:
                 _forget(Path(folder) / name)
 
 
-def make(file: Path, directory: Path, spec: DiskSpec, group: Group, trees: Trees) -> Disk:
-    """Make a file system in a new file, mount it, and limit what the group does to it.
+def make(file: Path, directory: Path, spec: DiskSpec, *, inside: Group) -> Disk:
+    """Make a file system in a new file and mount it; it has no limits yet.
 
     Raises:
         TestbedError: There is no free loop device, or the kernel refuses.
     """
     with file.open("xb") as blank:
         blank.truncate(round(spec.size_gb * 1e9) // 4096 * 4096)
-    call(*_MAKE, str(file))
+    call(*_MAKE, str(file), inside=inside)
     directory.mkdir(parents=True)
-    call("mount", "-o", "loop,noatime", str(file), str(directory))
-    device = _number(directory)
-    (_system(device) / "queue/read_ahead_kb").write_text(str(READ_AHEAD_KB))
-    group.limit_disk(device, spec.limits)
-    limit_writeback(trees, device, spec.limits)
-    return Disk(directory=directory, device=device, limits=spec.limits)
+    call("mount", "-o", "loop,noatime", str(file), str(directory), inside=inside)
+    disk = find(directory, spec)
+    (_system(disk.device) / "queue/read_ahead_kb").write_text(str(READ_AHEAD_KB))
+    return disk
 
 
 def find(directory: Path, spec: DiskSpec) -> Disk:
@@ -89,14 +87,8 @@ def loops_below(directory: Path) -> Iterator[str]:
             yield number
 
 
-def remove_below(directory: Path, trees: Trees, *, end_users: Callable[[], None]) -> None:
-    """Unmount and detach all disks whose files lie below a directory.
-
-    Args:
-        directory: The bed's.
-        trees: Where control groups are mounted.
-        end_users: Ends the bed's processes; called before each attempt, as one may have been on
-            its way into the bed when it began to be removed.
+def remove_below(directory: Path, trees: Trees) -> None:
+    """Unmount and detach all disks whose files lie below a directory; their users have ended.
 
     Raises:
         DeadlineError: A disk is still in use.
@@ -104,8 +96,7 @@ def remove_below(directory: Path, trees: Trees, *, end_users: Callable[[], None]
     for device in loops_below(directory):
         limit_writeback(trees, device, DiskLimits())  # the next user of the device has none
     for point in mounts_below(directory):
-        attempt = partial(_unmounted, point, end_users)
-        until(attempt, longest_s=UNMOUNTING_S, what=_BUSY % point)
+        until(partial(_unmounted, point), longest_s=UNMOUNTING_S, what=_BUSY % point)
     for device in loops_below(directory):
         call("losetup", "--detach", f"/dev/{_system(device).resolve().name}")
     gone = f"loop devices of {directory} did not detach; `losetup --list` shows them"
@@ -115,8 +106,7 @@ def remove_below(directory: Path, trees: Trees, *, end_users: Callable[[], None]
 _BUSY = "%s cannot be unmounted: a process uses it (`fuser -vm` names it); end that process"
 
 
-def _unmounted(point: Path, end_users: Callable[[], None]) -> bool:
-    end_users()
+def _unmounted(point: Path) -> bool:
     try:
         call("umount", str(point))
     except TestbedError:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from testbed.cgroups import Group
 from testbed.commands import call
 from testbed.names import OWNER, ROUTER, BedNames
 from testbed.scenario import HostSpec, Scenario
@@ -63,18 +64,19 @@ def plan(names: BedNames, scenario: Scenario) -> Iterator[Batch]:
             yield from _host(names, scenario, index, host)
 
 
-def carry_out(batches: Iterable[Batch]) -> None:
-    """Do what was planned.
+def carry_out(batches: Iterable[Batch], *, inside: Group) -> None:
+    """Do what was planned, in a control group of the bed.
 
     Raises:
         TestbedError: The kernel refused a line.
     """
     for batch in batches:
         if batch.tool == "sysctl":
-            _set_kernel(batch)
+            _set_kernel(batch, inside)
         else:
-            inside = ("-n", batch.namespace) if batch.namespace else ()
-            call(batch.tool, *inside, "-batch", "-", stdin="\n".join(batch.lines) + "\n")
+            where = ("-n", batch.namespace) if batch.namespace else ()
+            lines = "\n".join(batch.lines) + "\n"
+            call(batch.tool, *where, "-batch", "-", stdin=lines, inside=inside)
 
 
 def token_bucket(rate_mbit_per_s: float) -> str:
@@ -152,11 +154,11 @@ def _host(names: BedNames, scenario: Scenario, index: int, host: HostSpec) -> It
         yield Batch(tool="tc", namespace=namespace, lines=(shaping,))
 
 
-def _set_kernel(batch: Batch) -> None:
+def _set_kernel(batch: Batch, inside: Group) -> None:
     """Write kernel settings of a namespace; procfs shows those of who looks."""
     pairs = [line.split("=") for line in batch.lines]
     script = "; ".join(f"echo {value} > /proc/sys/{path}" for path, value in pairs)
-    call("nsenter", f"--net={NAMESPACES}/{batch.namespace}", "sh", "-ec", script)
+    call("nsenter", f"--net={NAMESPACES}/{batch.namespace}", "sh", "-ec", script, inside=inside)
 
 
 NAMESPACES = "/run/netns"

@@ -82,15 +82,29 @@ def remove_abandoned(registry: Registry) -> list[int]:
 
 
 def _remove(names: BedNames, directory: Path, trees: Trees) -> None:
-    """Remove in the order in which things use each other: processes first, files last."""
+    """Remove in the order in which things use each other: processes first, files last.
+
+    Whatever makes a part of a bed or runs on it is in the bed's control group. Once that is
+    removed, nothing can be added any more.
+    """
     group = Group(trees, names.group)
-    group.end()
-    disks.remove_below(directory, trees, end_users=group.end)
+    keeps = f"the control group {names.group} cannot be removed: its processes come again"
+    until(partial(_closed, group), longest_s=GONE_S, what=keeps)
+    disks.remove_below(directory, trees)
     _remove_network(names)
-    group.remove()
     if left := look(names, directory, trees):
         raise TestbedError(f"bed {names.number} is not gone: {left}; try `python -m testbed clean`")
     shutil.rmtree(directory)
+
+
+def _closed(group: Group) -> bool:
+    """End the group's processes and remove it; False if another one entered in between."""
+    group.end()
+    try:
+        group.remove()
+    except TestbedError:
+        return False
+    return True
 
 
 def _remove_network(names: BedNames) -> None:

@@ -13,7 +13,6 @@ import os
 import random
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +31,6 @@ LOCKED_S = 120.0
 
 _RECORD = "bed.json"
 _CLAIM = ".claim-"
-_CLAIMING_S = 60.0
-"""A claim takes milliseconds; an older one is a crash's [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +99,7 @@ class Registry:
             ConfigError: All numbers are taken.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        claim = Path(tempfile.mkdtemp(prefix=_CLAIM, dir=self.root))
+        claim = Path(tempfile.mkdtemp(prefix=f"{_CLAIM}{os.getpid()}-", dir=self.root))
         (claim / _RECORD).write_bytes(msgspec.json.encode(record))
         for number in random.sample(range(1, BEDS + 1), BEDS):
             if has_room(number):
@@ -159,9 +156,9 @@ class Registry:
     def drop_broken_claims(self) -> None:
         """Remove what a crash in the middle of a claim left."""
         for path in self.root.glob(f"{_CLAIM}*"):
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > _CLAIMING_S:
-                    shutil.rmtree(path)
+            pid = path.name.removeprefix(_CLAIM).split("-")[0]
+            if not Path("/proc", pid).exists():
+                shutil.rmtree(path, ignore_errors=True)  # another start may be doing the same
 
 
 def this_boot() -> str:

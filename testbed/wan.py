@@ -38,7 +38,7 @@ def join(names: BedNames, scenario: Scenario, group: Group, log: Path) -> subpro
     assert scenario.wan is not None
     switches = [f"{NAMESPACES}/{names.switch(site)}" for site in scenario.sites]
     process = _start(_arguments(scenario.wan, switches), group, log)
-    carry_out(_routes(names, scenario))
+    carry_out(_routes(names, scenario), inside=group)
     return process
 
 
@@ -53,14 +53,15 @@ def _start(argument: str, group: Group, log: Path) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     assert process.stdout is not None
-    answered, _, _ = select.select([process.stdout], [], [], READY_S)
-    if not answered or process.stdout.readline() != b"ready\n":
-        process.kill()
-        process.wait()
-        raise TestbedError(
-            f"the line between the sites did not start: {log.read_text().strip() or 'no answer'}"
-        )
-    return process
+    with process.stdout as told:
+        answered, _, _ = select.select([told], [], [], READY_S)
+        if answered and told.readline() == b"ready\n":
+            return process
+    process.kill()
+    process.wait()
+    raise TestbedError(
+        f"the line between the sites did not start: {log.read_text().strip() or 'no answer'}"
+    )
 
 
 def _arguments(wan: Wan, switches: list[str]) -> str:

@@ -96,7 +96,8 @@ def _of_other_beds(item: str, others: list[int]) -> bool:
 
 def _appeared(before: set[str]) -> set[str]:
     """Return what is new, and not other beds'."""
-    others = Registry().numbers()
+    registry = Registry()
+    others = [number for number in registry.numbers() if not registry.is_abandoned(number)]
     return {item for item in _machine_state() - before if not _of_other_beds(item, others)}
 
 
