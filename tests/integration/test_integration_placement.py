@@ -203,9 +203,11 @@ def _tell(agent: LocalAgent, job: str, *names: str) -> JobRegistered:
 # Real HDFS
 
 
+@pytest.mark.timeout(300)
 def test_agents_prepare_what_lies_on_the_datanodes_beside_them(
-    hdfs: Cluster, dataset: Path, pipeline: Pipeline
+    hdfs: Cluster, dataset: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.config_dir))
     url = upload(dataset, hdfs)
     with Loader(url, pipeline=pipeline, batch_size=8, seed=5, workers=2) as loader:
         expected = [batch_digest(batch) for batch in loader]
@@ -245,11 +247,12 @@ def _agent_beside(cluster: Cluster, number: int, dataset: Path) -> LocalAgent:
     )  # fmt: skip
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_copies_that_are_made_and_nodes_that_die_are_noticed(
-    hdfs_cluster: Callable[..., Cluster],
+    hdfs_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = hdfs_cluster(datanodes=2, block_size=1 << 20, replication=1)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.config_dir))
     storage = HdfsStorage(cluster.url)
     assert isinstance(storage, Locates)
     storage.write("x.tar", bytes(1 << 20))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.prepare.job import OpenJob
 from headrace.prepare.places import Whereabouts
 from headrace.wire.messages import JobPlaces
@@ -27,11 +29,12 @@ class Atlas:
         """
         return Whereabouts(places, self._job)
 
-    def keep(self, places: JobPlaces, where: Whereabouts | None) -> None:
-        """Keep a map, or why there is none; the oldest is forgotten."""
-        if where is None:  # better an old map than none
-            self.newest = places if not self.newest.version else self.newest
-            return
+    def explain(self, reason: str) -> None:
+        """Keep in mind why there is no map, or none that is up to date."""
+        self.newest = msgspec.structs.replace(self.newest, reason=reason)
+
+    def keep(self, places: JobPlaces, where: Whereabouts) -> None:
+        """Keep a map; the oldest is forgotten."""
         self.newest = places
         self._known.pop(where.version, None)
         self._known[where.version] = where

@@ -15,7 +15,6 @@ from headrace.agent.storages import SharedStorages
 from headrace.core.errors import HeadraceError
 from headrace.dataset.extents import indexed_files
 from headrace.policy.placement import leader
-from headrace.prepare.places import Whereabouts
 from headrace.storage.port import Locates
 from headrace.wire.messages import JobPlaces
 
@@ -81,10 +80,7 @@ class Leading:
         try:
             await self._advance(name, job)
         except HeadraceError as error:  # samples are placed by what is known until then
-            reason = f"where the job's blocks lie cannot be found out: {error}"
-            if job.atlas.newest.reason != reason:
-                log.warning("job %s: %s", name, reason)
-            job.atlas.keep(JobPlaces(reason=reason), None)
+            self._explain(name, job, str(error))
 
     async def _advance(self, name: str, job: ServedJob) -> None:
         if name not in self._led:
@@ -94,15 +90,22 @@ class Leading:
             return
         now = self._engine.clock.now()
         places = await asyncio.to_thread(finder.advance, now)
-        if places is not None and places.version != job.atlas.newest.version:
+        known = job.atlas.newest
+        if places is not None and (places.version or known.version) != known.version:
             await self._offer(name, job, places)
+        elif places is not None and places.reason:
+            self._explain(name, job, places.reason)
 
     async def _offer(self, name: str, job: ServedJob, places: JobPlaces) -> None:
-        where: Whereabouts | None = None
-        if places.version:
-            where = await asyncio.to_thread(job.atlas.read, places)
+        where = await asyncio.to_thread(job.atlas.read, places)
         job.atlas.keep(places, where)
-        log.info("job %s: the map of its blocks is %s %s", name, places.version, places.reason)
+        log.info("job %s: the map of its blocks is %s", name, places.version)
+
+    def _explain(self, name: str, job: ServedJob, reason: str) -> None:
+        """Say once why samples cannot be placed by where they lie now, or not all of them."""
+        if job.atlas.newest.reason != reason:
+            log.warning("job %s: where its blocks lie is not known: %s", name, reason)
+            job.atlas.explain(reason)
 
     def _take_over(self, job: ServedJob) -> _Led:
         with ExitStack() as taken:
@@ -112,7 +115,7 @@ class Leading:
             ]
             finder = Finder(sources, self._limits)
             if reason := finder.why_never():
-                job.atlas.keep(JobPlaces(reason=reason), None)
+                job.atlas.explain(reason)
             return _Led(finder, taken.pop_all())
 
     def _locates(self, place: Located, taken: ExitStack) -> Locates | None:

@@ -117,10 +117,10 @@ class Registry:
             KeyError: there is no such job.
         """
         atlas = self._engine.jobs[name].atlas
-        where = await asyncio.to_thread(atlas.read, places) if places.version else None
+        where = await asyncio.to_thread(atlas.read, places)
         atlas.keep(places, where)
         job = self._engine.jobs.get(name)
-        if job is not None and where is not None and job.message.places == where.version:
+        if job is not None and job.message.places == where.version:
             self._engine.follow(name, job.message.roster, where.version)
 
     def _follow(

@@ -74,7 +74,7 @@ class Whereabouts:
     """
 
     def __init__(self, places: JobPlaces, job: OpenJob) -> None:
-        if len(places.sources) != len(job.sources):
+        if not places.version or len(places.sources) != len(job.sources):
             raise CallerError(
                 f"the map of blocks is of {len(places.sources)} datasets, the job has "
                 f"{len(job.sources)}; it belongs to another job"
