@@ -149,6 +149,19 @@ def test_other_ranks_go_by_what_the_first_one_told_and_tell_nothing_afterwards(
         assert [len(agent.told) for agent in agents] == told
 
 
+def test_of_two_agents_with_one_name_one_is_asked_and_the_other_is_named(
+    dataset: Path, pipeline: Pipeline, expected: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    twins = FakeAgent("twin", fake.honest), FakeAgent("twin", fake.honest)
+    with (
+        faking(*twins) as addresses,
+        loading(dataset, pipeline=pipeline, agents=addresses) as loader,
+    ):
+        assert digests(loader) == expected
+    assert sum(bool(twin.fetches) for twin in twins) == 1
+    assert "give each its own --name" in caplog.text
+
+
 def test_a_map_of_another_job_is_not_used(
     dataset: Path, pipeline: Pipeline, expected: list[str]
 ) -> None:

@@ -205,7 +205,7 @@ class Fleet:
     def _seat(self, member: Member) -> _Seat | None:
         """Return the seat of a member as it is now, not of an earlier life of it."""
         for seat in self._seats:
-            if seat.member is not None and seat.member.endpoint is member.endpoint:
+            if seat.member is not None and seat.member.endpoint == member.endpoint:
                 return seat if seat.member.boot == member.boot else None
         return None
 
@@ -271,6 +271,18 @@ class Fleet:
             seat.told = None if answer.needs_places else told
             self._seat_member(seat, answer)
             self._publish()
+            self._warn_of_twins(seat)
+
+    def _warn_of_twins(self, seat: _Seat) -> None:
+        for other in self._seats:
+            if other is not seat and other.member is not None and other.name == seat.name:
+                logger.warning(
+                    "agents %s and %s are both named %s, and only one of them is asked; give each "
+                    "its own --name",
+                    other.endpoint.address,
+                    seat.endpoint.address,
+                    seat.name,
+                )
 
     def _seat_member(self, seat: _Seat, answer: JobRegistered) -> None:
         seat.last = seat.member = Member(
