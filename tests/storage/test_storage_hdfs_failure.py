@@ -39,7 +39,7 @@ def rpc(kind: str, text: str) -> RuntimeError:
         ),
         (
             rpc("security.AccessControlException", "Permission denied: user=ann"),
-            Fault.REFUSED,
+            Fault.CLOSED,
             "user=ann; let this user in",
         ),
         (

@@ -99,7 +99,7 @@ def test_when_all_datanodes_are_frozen_the_wait_ends(hdfs: Cluster, opened: Open
         with pytest.raises(DeadlineError, match=r"/x: .* did not come in 1\.5 s"):
             storage.read("x", 0, 1000)
         assert watch.seconds() < 10
-    assert storage.read("x") == CONTENT
+    assert opened().read("x") == CONTENT
 
 
 def test_an_open_file_is_read_while_no_namenode_answers(hdfs: Cluster, opened: Open) -> None:
@@ -117,13 +117,13 @@ def test_an_open_file_is_read_while_no_namenode_answers(hdfs: Cluster, opened: O
         with pytest.raises(DeadlineError, match="NameNode"):
             storage.read("y")
         assert watch.seconds() < 10
-    assert storage.read("y") == CONTENT
+    assert opened().read("y") == CONTENT
 
 
 def test_files_are_opened_as_soon_as_a_restarted_namenode_is_back(
     hdfs: Cluster, opened: Open
 ) -> None:
-    storage = opened()
+    storage = opened(outage_s=90.0)
     hdfs.namenode.restart()
     assert storage.read("x") == CONTENT
     hdfs.wait_ready()

@@ -37,7 +37,7 @@ class HdfsConfig:
     namenode_timeout_s: float = 10.0
     """Longest wait for one answer of a NameNode [s]."""
 
-    outage_s: float = 40.0
+    outage_s: float = 60.0
     """How long a NameNode that answered before is asked again while it does not answer [s]."""
 
     datanode_timeout_s: float = 5.0

@@ -9,6 +9,10 @@ from enum import Enum
 from headrace.core.errors import HeadraceError, NotFoundError, StorageError
 
 
+class ClosedError(StorageError):
+    """The cluster does not let this user in."""
+
+
 class Fault(Enum):
     """Who failed, and so what a retry is worth."""
 
@@ -16,6 +20,7 @@ class Fault(Enum):
     NAMENODE = "no NameNode answers, or none is ready: it may be back soon"
     NO_REPLICA = "no DataNode is known to hold a block: some may not have reported yet"
     DATANODES = "every replica was tried: another attempt may find another"
+    CLOSED = "this user may not"
     REFUSED = "the cluster understood and refuses"
 
 
@@ -29,8 +34,8 @@ class Failure:
 
     def error(self, tried: str) -> HeadraceError:
         """Return the error for a call that was described as ``read x``, ``list y`` …."""
-        kind = NotFoundError if self.fault is Fault.MISSING else StorageError
-        return kind(f"cannot {tried}: {self.reason}")
+        kinds = {Fault.MISSING: NotFoundError, Fault.CLOSED: ClosedError}
+        return kinds.get(self.fault, StorageError)(f"cannot {tried}: {self.reason}")
 
 
 _RPC_ERROR = re.compile(r'^(?:Fatal)?RPCError\("(?P<kind>[\w.$]+)", "(?P<text>.*)"\)$', re.DOTALL)
@@ -44,14 +49,14 @@ _NOT_READY = {
 }
 
 _REFUSALS = {
-    "AccessControlException": "let this user in, or set HADOOP_USER_NAME to one who may",
-    "AuthorizationException": "let this user in, or set HADOOP_USER_NAME to one who may",
     "DSQuotaExceededException": "raise the directory's space quota, or free some of it",
     "NSQuotaExceededException": "raise the directory's name quota, or remove some files",
     "ParentNotDirectoryException": "a file is in the way; choose another path",
     "PathIsNotEmptyDirectoryException": "it is a directory; name a file",
     "SafeModeException": "the NameNode is in safe mode; wait, or `hdfs dfsadmin -safemode get`",
 }
+
+_CLOSED = ("AccessControlException", "AuthorizationException")
 
 _CONNECTION_LOST = ("disconnected", "aborted", "reset", "Broken pipe", "early eof")
 
@@ -82,6 +87,9 @@ def _judge_remote(kind: str, text: str) -> Failure:
         return Failure(
             Fault.REFUSED, f"no DataNode has room for a block ({text}); free space or add DataNodes"
         )
+    if kind in _CLOSED:
+        advice = "let this user in, or set HADOOP_USER_NAME to one who may"
+        return Failure(Fault.CLOSED, f"{text or kind}; {advice}")
     advice = _REFUSALS.get(kind, "look at the NameNode's log")
     return Failure(Fault.REFUSED, f"{text or kind}; {advice}")
 

@@ -213,6 +213,6 @@ def _rest(handle: Handle, offset: int) -> ByteRange:
 
 
 def _is_final(failure: Failure, attempt: int) -> bool:
-    if failure.fault in (Fault.REFUSED, Fault.MISSING):
+    if failure.fault in (Fault.REFUSED, Fault.CLOSED, Fault.MISSING):
         return True
     return failure.fault is Fault.DATANODES and attempt >= ATTEMPTS

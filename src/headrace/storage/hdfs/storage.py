@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError
 from headrace.storage.hdfs.address import parse_address
 from headrace.storage.hdfs.config import HdfsConfig
+from headrace.storage.hdfs.failure import ClosedError
 from headrace.storage.hdfs.folders import did_you_mean, sorted_entries
 from headrace.storage.hdfs.handles import Handles, file_info
 from headrace.storage.hdfs.namenode import NameNodes
 from headrace.storage.hdfs.reading import Reading
 from headrace.storage.hdfs.webhdfs import WebHdfs
 from headrace.storage.hdfs.writing import NewFile
-from headrace.storage.port import BlockPlace, ByteRange, FileInfo
+from headrace.storage.port import CLOSED_FOLDER, BlockPlace, ByteRange, FileInfo
 
 if TYPE_CHECKING:
     import hdfs_native
@@ -206,15 +207,21 @@ class HdfsStorage:
 
     def _walk(self, folder: str, *, hidden: bool) -> Iterator[FileInfo]:
         for name, status in sorted_entries(self._namenodes, self._full(folder)):
+            path = f"{folder}/{name}" if folder else name
             if not hidden and name.startswith("."):
                 continue
-            path = f"{folder}/{name}" if folder else name
             if status.isdir:
-                yield from self._walk(path, hidden=hidden)
+                yield from self._descend(path, hidden=hidden)
             else:
                 info = file_info(status, path)
                 self._handles.remember(info)
                 yield info
+
+    def _descend(self, folder: str, *, hidden: bool) -> Iterator[FileInfo]:
+        try:
+            yield from self._walk(folder, hidden=hidden)
+        except ClosedError:
+            yield FileInfo(folder, 0, CLOSED_FOLDER)
 
     @contextmanager
     def _hinting(self, path: str) -> Iterator[None]:
