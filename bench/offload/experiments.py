@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from msgspec.structs import replace
+from msgspec.structs import replace as changed
 
 from bench.measuring import Spread, quotients
 from bench.offload.counters import AGENTS
@@ -89,17 +90,16 @@ class Measured:
 
     tuning: Tuning
     main: Trial
-    busy: Trial
-    """Storage hosts overloaded."""
+    busy: Trial | None = None
+    """Storage hosts overloaded. This and what follows is left out of a short run."""
 
     even: Trial | None = None
-    """Equal CPU on both sides; None in a short run."""
+    """Equal CPU on both sides."""
 
     sweep: tuple[Trial, ...] = ()
     """Other step times, ascending."""
 
     reading: DataNodeCost | None = None
-    """None in a short run."""
 
 
 class Experiments:
@@ -124,33 +124,30 @@ class Experiments:
         self._pipeline = demo_pipeline().to_json()
 
     def run(self) -> Measured:
-        """Measure all."""
-        idle = self._idle_agents()
-        batch_cpu_s = self._batch_cpu()
+        """Measure all that the scale asks for."""
+        idle, batch_cpu_s = self._idle_agents(), self._batch_cpu()
+        premise = Premise(
+            quotas=self._quotas,
+            background=BACKGROUND,
+            step_s=just_in_time_step(batch_cpu_s, self._quotas, BACKGROUND),
+            rate_mbit_per_s=self._rig.rate_mbit_per_s,
+        )
         with self._rig.background(BACKGROUND):
-            premise = Premise(
-                quotas=self._quotas,
-                background=BACKGROUND,
-                step_s=just_in_time_step(batch_cpu_s, self._quotas, BACKGROUND),
-                rate_mbit_per_s=self._rig.rate_mbit_per_s,
-            )
             tuning = self._tune(premise)
             main = self._main(premise, tuning)
-            sweep = tuple(self._at_other_step(premise, tuning, by) for by in self._scale.sweep)
-            reading = None if self._scale.short else self._plain_reading(premise)
-            even = None if self._scale.short else self._even(premise, tuning)
+            measured = Measured(
+                idle_agent_cores=idle, batch_cpu_s=batch_cpu_s, tuning=tuning, main=main
+            )
+            if self._scale.short:
+                return measured
+            measured = replace(
+                measured,
+                sweep=tuple(self._at_other_step(premise, tuning, by) for by in self._scale.sweep),
+                reading=self._plain_reading(premise),
+                even=self._even(premise, tuning),
+            )
         with self._rig.background(OVERLOAD):
-            busy = self._busy(premise, tuning)
-        return Measured(
-            idle_agent_cores=idle,
-            batch_cpu_s=batch_cpu_s,
-            tuning=tuning,
-            main=main,
-            busy=busy,
-            even=even,
-            sweep=sweep,
-            reading=reading,
-        )
+            return replace(measured, busy=self._busy(premise, tuning))
 
     def _idle_agents(self) -> float:
         """Return the CPU of an agent that has no job [cores]."""
@@ -162,8 +159,8 @@ class Experiments:
     def _batch_cpu(self) -> float:
         """Return the CPU that one batch of the main comparison takes to prepare [s]."""
         plan = self._plan("local", self._scale.calibration_steps, step_s=0.0)
-        plan = replace(plan, first_step_s=0.0)
-        with self._with_quotas(replace(self._quotas, trainer=FULL_SPEED)):
+        plan = changed(plan, first_step_s=0.0)
+        with self._with_quotas(changed(self._quotas, trainer=FULL_SPEED)):
             segment = self._segment("calibration", plan, first_step=0)
         cpu_s = segment.counted_cpu_s / len(segment.counted)
         self._view.note(f"a batch of {self._scale.batch} takes {seconds(cpu_s)} of CPU to prepare")
@@ -182,7 +179,7 @@ class Experiments:
 
     def _tried(self, premise: Premise, workers: int, depth: int) -> float:
         plan = self._plan("torch", self._scale.tuning_steps, step_s=premise.step_s)
-        plan = replace(plan, workers=workers, prefetch_factor=depth)
+        plan = changed(plan, workers=workers, prefetch_factor=depth)
         name = f"baseline, {workers} x {depth}"
         segment = self._segment(name, plan, first_step=0)
         return segment.counted_s / len(segment.counted)
@@ -192,16 +189,17 @@ class Experiments:
         return self._trial("main", premise, tuning, steps=scale.steps, pairs=scale.pairs)
 
     def _at_other_step(self, premise: Premise, tuning: Tuning, by: float) -> Trial:
-        other = replace(premise, step_s=by * premise.step_s)
-        return self._trial(f"step x {by:g}", other, tuning, steps=self._scale.sweep_steps, pairs=1)
+        other = changed(premise, step_s=by * premise.step_s)
+        steps = max(self._scale.sweep_steps, math.ceil(self._scale.sweep_s / other.step_s))
+        return self._trial(f"step x {by:g}", other, tuning, steps=steps, pairs=1)
 
     def _even(self, premise: Premise, tuning: Tuning) -> Trial:
-        even = replace(premise, quotas=even_quotas(premise.quotas, premise.background), step_s=0.0)
+        even = changed(premise, quotas=even_quotas(premise.quotas, premise.background), step_s=0.0)
         with self._with_quotas(even.quotas):
             return self._other("equal CPU", even, tuning)
 
     def _busy(self, premise: Premise, tuning: Tuning) -> Trial:
-        return self._other("storage busy", replace(premise, background=OVERLOAD), tuning)
+        return self._other("storage busy", changed(premise, background=OVERLOAD), tuning)
 
     def _other(self, name: str, premise: Premise, tuning: Tuning) -> Trial:
         scale = self._scale
@@ -231,7 +229,7 @@ class Experiments:
         """Run both loaders in turns over the same steps."""
         self._view.note(f"{name}: {premise_line(premise)}")
         workers, depth = tuning.best
-        baseline = replace(
+        baseline = changed(
             self._plan("torch", steps, step_s=premise.step_s),
             workers=workers,
             prefetch_factor=depth,
@@ -259,7 +257,7 @@ class Experiments:
     def _segment(self, name: str, plan: SegmentPlan, *, first_step: int) -> Segment:
         self._rig.drop_caches()
         self._view.runs({name: plan.warmup_steps + plan.steps})
-        return self._runner.run(replace(plan, first_step=first_step), name)
+        return self._runner.run(changed(plan, first_step=first_step), name)
 
     def _plan(self, mode: Mode, steps: int, *, step_s: float) -> SegmentPlan:
         ours = mode == "headrace"

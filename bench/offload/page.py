@@ -13,7 +13,7 @@ from bench.offload.result import (
     Result,
     cost_table,
     main_table,
-    others_table,
+    others_tables,
     premise_told,
 )
 from bench.offload.trial import Trial, side
@@ -44,7 +44,7 @@ def report_page(result: Result, cpu: Sequence[CpuSample]) -> Page:
         _cpu_per_sample(main),
         ready_batches(main.comparison),
         _cpu_over_time(main, cpu),
-        others_table(result),
+        *others_tables(result),
         *sweep,
         cost_table(result),
         _facts(result),
@@ -190,7 +190,7 @@ def _sweep(result: Result) -> Figure:
 
 def _facts(result: Result) -> Facts:
     made_at, measured = provenance(), result.measured
-    machine, main, even = made_at.machine, measured.main, measured.even
+    machine, main = made_at.machine, measured.main
     ratios = main.comparison.repeats
     tried = "; ".join(
         f"{workers} x {depth}: {seconds(step_s)} a step"
@@ -208,8 +208,7 @@ def _facts(result: Result) -> Facts:
             ),
             ("commit", made_at.commit),
             ("premise", premise_line(main.premise)),
-            ("storage overloaded", premise_line(measured.busy.premise)),
-            *(() if even is None else (("equal CPU", premise_line(even.premise)),)),
+            *((name, premise_line(trial.premise)) for name, trial in result.others.items()),
             ("baseline", f"{result.baseline_name}. Tried, workers x batches ahead: {tried}"),
             (
                 "batches",

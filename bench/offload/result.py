@@ -47,9 +47,18 @@ class Result:
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All comparisons."""
+        return (self.measured.main, *self.others.values())
+
+    @property
+    def others(self) -> dict[str, Trial]:
+        """Comparisons under other premises, by what differs."""
         measured = self.measured
-        even = () if measured.even is None else (measured.even,)
-        return (measured.main, measured.busy, *even, *measured.sweep)
+        named = {
+            "storage hosts overloaded": measured.busy,
+            "equal CPU on both sides": measured.even,
+            **{f"step of {seconds(one.premise.step_s)}": one for one in measured.sweep},
+        }
+        return {name: trial for name, trial in named.items() if trial is not None}
 
     @property
     def segments(self) -> list[Segment]:
@@ -83,12 +92,12 @@ def report_of(result: Result) -> Report:
         ratios=main.ratios(),
         goals={name: f"≤ {goal:.2f}" for name, goal in GOALS.items()},
         table=main_table(result),
-        further_tables=(others_table(result), cost_table(result)),
+        further_tables=(*others_tables(result), cost_table(result)),
         further={
-            "busy": _trial(measured.busy),
-            "even": None if measured.even is None else _trial(measured.even),
+            "busy": measured.busy and _trial(measured.busy),
+            "even": measured.even and _trial(measured.even),
             "sweep": [_trial(trial) for trial in measured.sweep],
-            "datanode_reads": None if measured.reading is None else _reading(measured.reading),
+            "datanode_reads": measured.reading and _reading(measured.reading),
             "idle_agent_cores": measured.idle_agent_cores,
             "digests": {"compared": compared_steps(result.segments), "unequal": result.unequal},
             "goals_missed": missed(main),
@@ -218,16 +227,12 @@ def trial_table(title: str, trial: Trial, *, note: str) -> Table:
     )
 
 
-def others_table(result: Result) -> Table:
-    """Return what becomes of the ratios when the premise changes."""
-    measured = result.measured
-    named: Mapping[str, Trial] = {
-        "as above": measured.main,
-        "storage hosts overloaded": measured.busy,
-        **({} if measured.even is None else {"equal CPU on both sides": measured.even}),
-        **{f"step of {seconds(one.premise.step_s)}": one for one in measured.sweep},
-    }
-    return Table(
+def others_tables(result: Result) -> tuple[Table, ...]:
+    """Return what becomes of the ratios when the premise changes, if that was measured."""
+    if not result.others:
+        return ()
+    named = {"as above": result.measured.main, **result.others}
+    table = Table(
         title="Where the premise does not hold",
         columns=("", "stall, baseline", "stall, headrace", "P99", "trainer CPU", "throughput"),
         rows=tuple(_other_row(name, trial) for name, trial in named.items()),
@@ -236,6 +241,7 @@ def others_table(result: Result) -> Table:
         f"{_not_worse_told(named)}.",
         emphasis=frozenset({5}),
     )
+    return (table,)
 
 
 def _other_row(name: str, trial: Trial) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class Scale:
     """Steps left out between pairs, so that no agent has prepared the next ones already."""
 
     pairs: int = 3
-    steps: int = 50
+    steps: int = 60
     """Counted steps of a segment in the main comparison."""
 
     calibration_steps: int = 100
@@ -48,7 +48,13 @@ class Scale:
     sweep: tuple[float, ...] = (0.5, 2.0, 4.0)
     """Step times that are tried, in units of the main comparison's, which is a point as well."""
 
+    sweep_s: float = 20.0
+    """Least emulated time of the counted steps at each of them: longer than agents work ahead, so
+    that what was prepared during the first step does not hide that they cannot keep up [s]."""
+
     sweep_steps: int = 20
+    """Least number of counted steps at each of them."""
+
     idle_s: float = 30.0
     """How long agents without a job are watched [s]."""
 
@@ -56,21 +62,21 @@ class Scale:
     """How long plain readers are watched while agents are idle, each time [s]."""
 
     short: bool = False
-    """Leave out everything but the main comparison and the one with storage overloaded."""
+    """Leave out everything but the main comparison."""
 
 
 QUICK = Scale(
+    batch=8,
     first_step_s=3.0,
     warmup_steps=2,
     pairs=1,
-    steps=8,
-    calibration_steps=6,
+    steps=10,
+    calibration_steps=8,
     tuning_steps=2,
     workers=(1, 2),
     prefetch=(),
-    other_steps=4,
-    sweep=(),
-    idle_s=2.0,
+    idle_s=1.0,
     short=True,
 )
-"""Ends within a minute beyond building the data: fewer steps and comparisons, the same method."""
+"""Ends within a minute beyond building the data: fewer steps and comparisons, the same method.
+Its segments are too short to show a steady state."""

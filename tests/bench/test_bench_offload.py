@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from bench.offload.ownership import Ownership
 from bench.offload.page import report_page
 from bench.offload.premise import Premise, Quotas, even_quotas, just_in_time_step, premise_line
 from bench.offload.reading import Reading, rate_between
-from bench.offload.result import Result, main_table, missed, others_table, report_of
+from bench.offload.result import Result, main_table, missed, others_tables, report_of
 from bench.offload.scale import QUICK
 from bench.offload.trial import Trial, side
 
@@ -120,10 +121,21 @@ def test_batches_that_differ_are_what_the_report_leads_with() -> None:
 
 
 def test_a_premise_under_which_headrace_is_worse_is_named() -> None:
-    assert "everywhere: met" in others_table(result()).note
+    assert "everywhere: met" in others_tables(result())[0].note
     worse = result()
     object.__setattr__(worse.measured, "busy", trial(wait_s=(0.1, 0.3)))
-    assert "missed for storage hosts overloaded" in others_table(worse).note
+    assert "missed for storage hosts overloaded" in others_tables(worse)[0].note
+
+
+def test_a_short_run_reports_the_main_comparison_alone() -> None:
+    short = result()
+    short = replace(
+        short, measured=replace(short.measured, busy=None, even=None, sweep=(), reading=None)
+    )
+    written = report_of(short).as_json()
+    assert written["busy"] is None
+    assert others_tables(short) == ()
+    assert "Where offloading stops" not in render_page(report_page(short, samples()))
 
 
 def test_the_page_needs_nothing_but_itself() -> None:
