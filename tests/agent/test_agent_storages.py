@@ -5,11 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from client_for_tests import connect
 
+from headrace.agent.local import LocalAgent
 from headrace.agent.roots import Located
 from headrace.agent.storages import SharedStorages
-from headrace.core.errors import StorageError
+from headrace.core.errors import AgentUnavailableError, RefusedError, StorageError
 from headrace.storage.local import LocalStorage
+from headrace.wire.endpoint import Endpoint
 
 
 class Counted(LocalStorage):
@@ -79,3 +82,16 @@ def test_closing_closes_what_is_still_open(tmp_path: Path) -> None:
     shared.take(Located(str(tmp_path), None))
     shared.close()
     assert [storage.closed for storage in opener.opened] == [1]
+
+
+def test_whoever_asks_an_agent_whose_store_is_away_is_told_to_come_again() -> None:
+    nobody = "hdfs://127.0.0.1:9/data"
+    with LocalAgent([nobody], options=["--workers", "0"]) as agent:
+        connection = connect(Endpoint(address=agent.address, token=agent.token))
+        for _ in range(2):
+            connection.send("GET", f"/v1/index?url={nobody}")
+            with pytest.raises(AgentUnavailableError, match=r"NameNode 127\.0\.0\.1:9"):
+                connection.receive()
+        connection.send("GET", "/v1/index?url=hdfs://127.0.0.1:9/else")
+        with pytest.raises(RefusedError, match="outside this agent's stores"):
+            connection.receive()
