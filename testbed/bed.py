@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import logging
 import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from headrace.core.errors import CallerError, NotFoundError
+from headrace.core.errors import CallerError, NotFoundError, RemoteError
 from testbed import disks, network, probe, removal, wan
 from testbed.cgroups import Group, Trees, find_trees, limit_writeback
 from testbed.guardian import Guardian
@@ -18,6 +19,8 @@ from testbed.host import Host
 from testbed.names import BedNames
 from testbed.scenario import HostSpec, Scenario
 from testbed.state import Owner, Record, Registry, this_boot
+
+_LOG = logging.getLogger(__name__)
 
 _REAPING_S = 5.0
 """A killed process is collected within milliseconds [s]."""
@@ -99,7 +102,7 @@ class Testbed:
             TestbedError: A part could not be made; what was made was removed.
         """
         probe.require(self.scenario)
-        removal.remove_abandoned(self._registry)
+        self._clean()
         record = Record(
             scenario=text,
             name=self.scenario.name,
@@ -154,6 +157,13 @@ class Testbed:
             found = disks.find(bed._home(spec), disk) if disk else None
             bed._hosts[spec.name] = bed._host(spec, found)
         return bed
+
+    def _clean(self) -> None:
+        """Remove what crashes left; a leftover that resists does not keep a new bed from being."""
+        try:
+            removal.remove_abandoned(self._registry)
+        except RemoteError as error:
+            _LOG.warning("a bed that was left by a crash stays: %s", error)
 
     def _build(self) -> None:
         whole = Group(self._trees, self.names.group)

@@ -21,6 +21,7 @@ from testbed.cgroups import find_trees
 from testbed.description import BedDescription, HostDescription, describe
 from testbed.host import Host
 from testbed.names import BedNames
+from testbed.probe import require_root
 from testbed.scenario import Scenario
 from testbed.services import Services, ServicesRecord
 from testbed.state import Registry
@@ -55,6 +56,7 @@ def up(scenario: Path, *, json_file: str | None) -> int:
       python -m testbed up testbed/scenarios/small.toml
       python -m testbed up small.toml --json - | jq -r '.hosts[].address'
     """  # noqa: D301
+    require_root()
     bed = Testbed(Scenario.load(scenario))
     click.echo(f"making {bed.scenario.name} …", err=True)
     bed.make(owner=None, text=scenario.read_text(encoding="utf-8"))
@@ -86,6 +88,7 @@ def run(target: str, *, host: str | None, command: tuple[str, ...]) -> int:
       python -m testbed run testbed/scenarios/small.toml --on storage-1 -- df -h .
       python -m testbed run 17 --on trainer-1 -- bash
     """  # noqa: D301
+    require_root()
     with _entered(target) as bed:
         place = _chosen(bed, host)
         click.echo(f"{command[0]} on {place.name} ({place.ip}) of bed {bed.number}", err=True)
@@ -105,6 +108,7 @@ def down(target: str) -> int:
       python -m testbed down 17
       python -m testbed down testbed/scenarios/small.toml
     """  # noqa: D301
+    require_root()
     registry = Registry()
     for number in _matching(registry, target):
         _refuse_if_owned(registry, number)
@@ -124,6 +128,7 @@ def status(target: str | None, *, json_file: str | None) -> int:
       python -m testbed status
       python -m testbed status 17 --json -
     """  # noqa: D301
+    require_root()
     registry = Registry()
     numbers = _matching(registry, target) if target else registry.numbers()
     beds = [_look_up(registry, number) for number in numbers]
@@ -143,6 +148,7 @@ def clean() -> int:
       python -m testbed clean
       sudo -E python -m testbed clean
     """  # noqa: D301
+    require_root()
     removed = removal.remove_abandoned(Registry())
     click.echo(f"removed bed {', '.join(map(str, removed))}" if removed else "nothing was left")
     return 0

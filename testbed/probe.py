@@ -39,6 +39,16 @@ def require(scenario: Scenario) -> None:
         raise ConfigError(f"scenario {scenario.name!r} cannot run here. {told}")
 
 
+def require_root() -> None:
+    """Return if this process may look into beds and change them.
+
+    Raises:
+        ConfigError: It is not root's.
+    """
+    if os.geteuid() != 0:
+        raise ConfigError("beds belong to root: run this with sudo")
+
+
 def lacks(scenario: Scenario) -> list[Lack]:
     """Return what this machine lacks for a scenario; what the scenario does not use may lack."""
     if not sys.platform.startswith("linux"):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
+from headrace.core.errors import RemoteError
 from testbed import disks
 from testbed.cgroups import Group, Trees, find_trees
 from testbed.commands import call
@@ -75,10 +76,22 @@ def remove(registry: Registry, number: int, *, only_if_abandoned: bool = False) 
 
 
 def remove_abandoned(registry: Registry) -> list[int]:
-    """Take apart all beds whose owners have ended; return their numbers."""
+    """Take apart all beds whose owners have ended; return their numbers.
+
+    Raises:
+        RemoteError: One resists; all others were removed.
+    """
     registry.drop_broken_claims()
-    found = [number for number in registry.numbers() if registry.is_abandoned(number)]
-    return [number for number in found if remove(registry, number, only_if_abandoned=True)]
+    removed: list[int] = []
+    resisting: RemoteError | None = None
+    for number in filter(registry.is_abandoned, registry.numbers()):
+        try:
+            removed += [number] if remove(registry, number, only_if_abandoned=True) else []
+        except RemoteError as error:
+            resisting = error
+    if resisting is not None:
+        raise resisting
+    return removed
 
 
 def _remove(names: BedNames, directory: Path, trees: Trees) -> None:

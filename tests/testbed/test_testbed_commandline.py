@@ -153,6 +153,17 @@ def test_a_wrong_call_ends_with_2_and_says_what_is_wrong(
     assert told in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments", [["up", "x"], ["run", "1", "x"], ["down", "1"], ["status"], ["clean"]]
+)
+def test_users_who_are_not_root_are_told_so(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("testbed.probe.os.geteuid", lambda: 1000)
+    assert run(arguments) == 2
+    assert capfd.readouterr().err == "testbed: beds belong to root: run this with sudo\n"
+
+
 @pytest.mark.parametrize("verb", [[], ["up"], ["run"], ["down"], ["status"], ["clean"]])
 def test_help_has_two_examples(verb: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run([*verb, "--help"]) == 0

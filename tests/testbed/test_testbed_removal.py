@@ -215,6 +215,38 @@ def test_if_the_guardian_is_killed_too_the_next_start_removes_the_bed(before: se
     _expect_as(before)
 
 
+def test_a_leftover_that_resists_does_not_keep_a_new_bed_from_being(
+    before: set[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def resist(registry: Registry) -> list[int]:
+        raise TestbedError("bed 99 is not gone")
+
+    monkeypatch.setattr("testbed.removal.remove_abandoned", resist)
+    with Testbed(Scenario.parse(EVERYTHING)) as bed:
+        assert bed.hosts
+    assert "bed 99 is not gone" in caplog.text
+    _expect_as(before)
+
+
+def test_one_leftover_that_resists_does_not_keep_others_from_being_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number in ("3", "5", "7"):
+        (tmp_path / number).mkdir()
+    tried: list[int] = []
+
+    def remove(registry: Registry, number: int, *, only_if_abandoned: bool) -> bool:
+        tried.append(number)
+        if number == 3:
+            raise TestbedError("bed 3 is not gone")
+        return only_if_abandoned
+
+    monkeypatch.setattr("testbed.removal.remove", remove)
+    with pytest.raises(TestbedError, match="bed 3 is not gone"):
+        removal.remove_abandoned(Registry(tmp_path))
+    assert tried == [3, 5, 7]
+
+
 def test_frozen_processes_and_a_busy_disk_do_not_keep_a_bed(before: set[str]) -> None:
     with Testbed(Scenario.parse(EVERYTHING)) as bed:
         host = bed.hosts["storage-1"]
