@@ -24,6 +24,7 @@ from headrace.report.blocks import Table
 from headrace.report.console import print_table
 from headrace.report.document import write_json
 from headrace.report.provenance import provenance
+from headrace.report.units import ratio
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,11 +154,10 @@ def _ratio_table(report: Report) -> Table:
         title="headrace / baseline",
         columns=("ratio", "median", "min", "max", "goal"),
         rows=tuple(
-            (name, *map("{:.2f}".format, (found.median, found.min, found.max)),
-             report.goals.get(name, ""))
+            (name, *map(ratio, (found.median, found.min, found.max)), report.goals.get(name, ""))
             for name, found in report.ratios.items()
         ),
         note=f"{report.repeats} interleaved repeats; load average before the run "
         f"{report.load_before:.1f}",
         emphasis=frozenset({1}),
-    )  # fmt: skip
+    )

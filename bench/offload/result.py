@@ -176,9 +176,12 @@ _CPU_ROWS = (
 
 _COUNTS: tuple[tuple[str, Callable[[Side], int]], ...] = (
     ("samples prepared by agents", lambda one: one.samples_prepared),
-    ("samples sent raw by agents", lambda one: sum(one.samples_raw.values())),
+    (
+        "samples sent raw by agents, decoded on the trainer",
+        lambda one: sum(one.samples_raw.values()),
+    ),
     ("samples asked for twice", lambda one: one.samples_hedged),
-    ("samples decoded on the trainer", lambda one: one.samples_local),
+    ("samples read and decoded on the trainer", lambda one: one.samples_local),
     ("samples replaced, being corrupt", lambda one: one.samples_substituted),
 )
 

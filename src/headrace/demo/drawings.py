@@ -120,7 +120,7 @@ def loop_time(comparison: Comparison) -> Figure:
 
 
 def ready_batches(comparison: Comparison) -> Figure:
-    """Draw how many batches lay ready at each step."""
+    """Draw how many batches lay ready at each step; a torch DataLoader does not tell."""
     series = [
         plots.Series(
             label=run.label,
@@ -129,6 +129,7 @@ def ready_batches(comparison: Comparison) -> Figure:
             y=[y for one in run.segments for y in (*_depths(one), math.nan)],
         )
         for run in _runs(comparison)
+        if all(one.plan.mode != "torch" for one in run.segments)
     ]
     return Figure(
         title="Batches that lay ready",

@@ -56,4 +56,6 @@ def ratio(value: float) -> str:
     """Return a ratio as it is compared with a goal: three decimals below 1, else two."""
     if math.isnan(value):
         return "–"
+    if 0 < value < 0.0005:
+        return "< 0.001"
     return f"{value:.3f}" if value < 1 else f"{value:.2f}"
