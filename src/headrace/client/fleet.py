@@ -98,6 +98,9 @@ class _Seat:
     told: JobRoster | None = None
     """What it knows of the others."""
 
+    weight: int = 1
+    """How much it said last that it can do; counts from the next round on."""
+
     @property
     def endpoint(self) -> Endpoint:
         """Where it listens."""
@@ -285,12 +288,13 @@ class Fleet:
                 )
 
     def _seat_member(self, seat: _Seat, answer: JobRegistered) -> None:
+        seat.weight = min(max(answer.weight, 1), MOST_WEIGHT)
         seat.last = seat.member = Member(
             endpoint=seat.endpoint,
             name=answer.agent,
             boot=answer.boot,
             hosts=tuple(dict.fromkeys((*answer.hosts, *seat.listed.hosts))),
-            weight=min(max(answer.weight, 1), MOST_WEIGHT),
+            weight=seat.member.weight if seat.member else seat.weight,
             raw_only=answer.reason if answer.mode == "raw-only" else "",
             distrusted=seat.distrusted,
         )
@@ -345,7 +349,11 @@ class Fleet:
                 self._tell(self._seats)
 
     def _round(self) -> None:
-        """Agree with the others: on the map of blocks, and on how much each agent does."""
+        """Agree with the others: on the map of blocks, and on how much each agent does.
+
+        Weights count from one round to the next, for the speaker as for those that it tells: with
+        each change agents plan their next steps anew.
+        """
         self._round_s = min(2 * self._round_s, ROUND_S)
         self._round_at = time.monotonic() + self._round_s * random.uniform(0.75, 1.25)
         if not self.members:
@@ -359,9 +367,11 @@ class Fleet:
             logger.info("where samples lie, and who prepares them: %s; asked again", error)
             self._round_at = time.monotonic() + FIRST_ROUND_S  # of another, if it is down
         with self._changed:
-            self._publish()
             for seat in self._seats:
-                seat.told = None  # tells the speaker how the agent is
+                seat.told = None  # so that it is told anew, and says how it is
+                if self._accord.speaks and seat.member is not None:
+                    seat.member = replace(seat.member, weight=seat.weight)
+            self._publish()
 
     def _adopt(self, heard: JobRoster) -> None:
         """Give the agents the weights that the first rank told them."""
