@@ -79,8 +79,9 @@ def test_a_place_that_cannot_be_opened_is_tried_anew(tmp_path: Path) -> None:
 def test_closing_closes_what_is_still_open(tmp_path: Path) -> None:
     opener = Opener()
     shared = SharedStorages(opener)
-    shared.take(Located(str(tmp_path), None))
+    shared.take(place := Located(str(tmp_path), None))
     shared.close()
+    shared.give_back(place)  # by a job that ends with its agent
     assert [storage.closed for storage in opener.opened] == [1]
 
 

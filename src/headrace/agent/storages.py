@@ -43,8 +43,10 @@ class SharedStorages:
         return storage
 
     def give_back(self, place: Located) -> None:
-        """Do without what one ``take`` returned."""
+        """Do without what one ``take`` returned; nothing happens once all are closed."""
         with self._lock:
+            if place not in self._open:
+                return
             self._users[place] -= 1
             if self._users[place]:
                 return
