@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.errors import NotFoundError, StorageError
-from headrace.storage.hdfs.failure import Fault, judge
+from headrace.storage.hdfs.failure import Fault, judge, judge_read
 
 NODES = (
     'DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: DatanodeIdProto { '
@@ -72,3 +72,10 @@ def test_only_what_is_missing_is_not_found() -> None:
     refused = judge(rpc("security.AccessControlException", "no")).error("read /x")
     assert isinstance(refused, StorageError)
     assert str(refused).startswith("cannot read /x: no; ")
+
+
+def test_a_connection_lost_while_reading_is_a_datanodes() -> None:
+    lost = judge_read(OSError("Connection reset by peer (os error 104)"))
+    assert lost.fault is Fault.DATANODES
+    assert "reset by peer" in lost.reason
+    assert judge_read(RuntimeError(NODES)) == judge(RuntimeError(NODES))

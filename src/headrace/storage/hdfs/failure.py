@@ -73,9 +73,20 @@ def judge(error: BaseException) -> Failure:
         return _judge_remote(remote["kind"].rpartition(".")[2], _first_line(remote["text"]))
     if "DataTransferError" in text or "BlocksNotFound" in text or "ChecksumError" in text:
         return _judge_datanodes(str(error))
-    if isinstance(error, OSError) or "No such host" in text or "lookup" in text:
+    if isinstance(error, OSError):
         return Failure(Fault.NAMENODE, _unreachable(text))
     return Failure(Fault.REFUSED, f"hdfs-native says {type(error).__name__}: {text}")
+
+
+def judge_read(error: BaseException) -> Failure:
+    """Return what an exception out of reading an open file means: no NameNode takes part."""
+    failure = judge(error)
+    if failure.fault is not Fault.NAMENODE:
+        return failure
+    text = _first_line(str(error))
+    return Failure(
+        Fault.DATANODES, f"a DataNode broke off ({text}); look at its log and at the network"
+    )
 
 
 def _judge_remote(kind: str, text: str) -> Failure:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import posixpath
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, NotFoundError
 from headrace.storage.hdfs.namenode import NameNodes
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ def did_you_mean(namenodes: NameNodes, path: str) -> str:
     while missing not in ("", "/"):
         parent, name = posixpath.split(missing)
         try:
-            names = namenodes.tell(f"list {parent}", lambda client: _names(client, parent))  # noqa: B023 - it runs before the loop goes on
-        except HeadraceError:
+            names = namenodes.tell(f"list {parent}", partial(_names, folder=parent))
+        except NotFoundError:
             missing = parent
             continue
+        except HeadraceError:  # the hint is not worth another error
+            return _SPELLING
         close = get_close_matches(name, names, n=1, cutoff=0.6)
         return f"; did you mean {posixpath.join(parent, close[0])}?" if close else _SPELLING
     return _SPELLING

@@ -65,18 +65,7 @@ class Handles:
             if handle is not None:
                 self._open.move_to_end(path)
                 return handle
-        return self.reopen(path)
-
-    def reopen(self, path: str) -> Handle:
-        """Ask for the blocks again: they may have moved, or their order may be another."""
-        with self._lock:
-            known = self._described.get(path)
-        info = known or self.describe(path)
-        full = f"{self._root}/{path}"
-        reader = self._namenodes.ask(f"open {full}", lambda client: client.read(full))
-        handle = Handle(reader, len(reader), info)
-        self.keep(path, handle)
-        return handle
+        return self._opened(path)
 
     def reopened(self, path: str, handle: Handle) -> Handle | None:
         """Return another handle of the version that is open, used from now on; None if changed.
@@ -151,6 +140,16 @@ class Handles:
         with self._lock:
             self._open.clear()
             self._described.clear()
+
+    def _opened(self, path: str) -> Handle:
+        with self._lock:
+            known = self._described.get(path)
+        info = known or self.describe(path)
+        full = f"{self._root}/{path}"
+        reader = self._namenodes.ask(f"open {full}", lambda client: client.read(full))
+        handle = Handle(reader, len(reader), info)
+        self.keep(path, handle)
+        return handle
 
     def _good_until(self, checked_at: float) -> float:
         return max(checked_at + self._config.revalidate_s, self._trusted_until)

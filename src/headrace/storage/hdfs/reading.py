@@ -14,15 +14,15 @@ from typing import Any
 from headrace.core.errors import DeadlineError, HeadraceError, StorageError
 from headrace.storage.hdfs.calls import Calls, calls_for
 from headrace.storage.hdfs.config import HdfsConfig
-from headrace.storage.hdfs.failure import Failure, Fault, judge
+from headrace.storage.hdfs.failure import Failure, Fault, judge_read
 from headrace.storage.hdfs.forks import note_read, wait_until_safe
 from headrace.storage.hdfs.handles import Handle, Handles
 from headrace.storage.hdfs.namenode import NATIVE_ERRORS, pauses
 from headrace.storage.hdfs.ranges import cut, deal, merge
 from headrace.storage.port import ByteRange
 
-ATTEMPTS = 4
-"""Attempts at a block whose every replica fails, each with a new list of them."""
+ATTEMPTS = 6
+"""Attempts at a block whose every replica fails, each with a new list of them, in 3 s or more."""
 
 HEDGES = 2
 """Times that late parts are asked for once more in one attempt."""
@@ -34,17 +34,26 @@ SLOWEST_BYTES_PER_S = 1e6
 class Reading:
     """Reads files of one store. Thread-safe."""
 
-    def __init__(self, handles: Handles, config: HdfsConfig, name: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        handles: Handles,
+        config: HdfsConfig,
+        *,
+        name: Callable[[str], str],
+        holders: Callable[[str, int], Sequence[str]],
+    ) -> None:
         """Read through handles.
 
         Args:
             handles: The open files.
             config: How long, how much at once.
             name: Tells a path's name for error messages.
+            holders: Tells the DataNodes that hold the byte at an offset, for these as well.
         """
         self._handles = handles
         self._config = config
         self._name = name
+        self._holders = holders
 
     def read(self, path: str, ranges: Sequence[ByteRange] | None, offset: int = 0) -> list[bytes]:
         """Return the bytes of each range; None is all from ``offset`` on.
@@ -61,7 +70,7 @@ class Reading:
             try:
                 return self._attempt(path, handle, wanted, give_up_at)
             except NATIVE_ERRORS as error:
-                failure = judge(error)
+                failure = judge_read(error)
                 self._handles.forget(path)
                 if _is_final(failure, attempt) or time.monotonic() + pause_s > give_up_at:
                     raise failure.error(f"read {self._name(path)}") from error
@@ -113,11 +122,7 @@ class Reading:
         while fetch.missing():
             remaining = give_up_at - time.monotonic()
             if remaining <= 0:
-                raise DeadlineError(
-                    f"cannot read {self._name(path)}: {len(fetch.missing())} of "
-                    f"{fetch.count} parts did not come in {self._config.read_timeout_s:g} s or "
-                    "more; look at the DataNodes and the network, or raise read_timeout_s"
-                )
+                raise DeadlineError(self._late(path, fetch))
             came = fetch.wait(min(remaining, self._config.hedge_s), second)
             if second is not None and second.done():
                 other, second = second.result(), None
@@ -126,6 +131,15 @@ class Reading:
             elif not came and second is None and hedges < HEDGES:
                 hedges += 1
                 second = self._open_once_more(path, handle)
+
+    def _late(self, path: str, fetch: _Fetch) -> str:
+        missing = fetch.missing()
+        holders = ", ".join(self._holders(path, missing[0].offset)) or "its DataNodes"
+        return (
+            f"cannot read {self._name(path)}: {len(missing)} of {fetch.count} parts did not come "
+            f"in read_timeout_s={self._config.read_timeout_s:g} and a second for each megabyte; "
+            f"look at {holders} and the network between"
+        )
 
     def _open_once_more(self, path: str, handle: Handle) -> Future[Handle | None]:
         """Open the same version in the background, as the first attempt may still come through.
@@ -152,15 +166,15 @@ class _Fetch:
         self._data: list[bytes | None] = [None] * len(parts)
         self.count = len(parts)
 
-    def missing(self) -> list[int]:
-        return [at for at, data in enumerate(self._data) if data is None]
+    def missing(self) -> list[ByteRange]:
+        """Return the parts that have not come yet."""
+        return [part for part, data in zip(self._parts, self._data, strict=True) if data is None]
 
     def start(self, handle: Handle) -> None:
         """Ask a handle for all that is missing."""
-        for at in self.missing():
-            part = self._parts[at]
-            call = _range_of(handle, part)
-            self._on_the_way[self._calls.start(call)] = at
+        for at, part in enumerate(self._parts):
+            if self._data[at] is None:
+                self._on_the_way[self._calls.start(_range_of(handle, part))] = at
 
     def wait(self, timeout_s: float, other: Future[Handle | None] | None) -> bool:
         """Take in what came; False when nothing did. ``other`` ends the wait, too.

@@ -56,7 +56,7 @@ class HdfsStorage:
         self._root = self._address.root
         self._namenodes = NameNodes(self._address, config)
         self._handles = Handles(self._namenodes, self._root, config)
-        self._reading = Reading(self._handles, config, self._full)
+        self._reading = self._new_reading()
         self._web = WebHdfs(self._address, config)
         _live.add(self)
         self._require_directory()
@@ -172,7 +172,7 @@ class HdfsStorage:
         """Begin anew in a forked child, with nothing of the parent's threads and sockets."""
         self._web.forget()
         self._handles = Handles(self._namenodes, self._root, self._config)
-        self._reading = Reading(self._handles, self._config, self._full)
+        self._reading = self._new_reading()
 
     def _full(self, path: str) -> str:
         """Return the absolute path in the cluster.
@@ -186,6 +186,17 @@ class HdfsStorage:
                 "give a path relative to it, without '..'"
             )
         return f"{self._root}/{path}" if path else self._root or "/"
+
+    def _new_reading(self) -> Reading:
+        return Reading(self._handles, self._config, name=self._full, holders=self._holders)
+
+    def _holders(self, path: str, offset: int) -> Sequence[str]:
+        """Return the DataNodes that hold a byte, for messages; none if nobody tells."""
+        with suppress(HeadraceError):
+            for block in self._web.locate(self._full(path)):
+                if block.offset <= offset < block.offset + block.length:
+                    return [replica.address for replica in block.replicas]
+        return ()
 
     def _require_directory(self) -> None:
         with self._hinting(""):
