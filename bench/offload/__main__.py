@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.measuring import Options, options, publish
-from bench.offload.cluster import cluster
+from bench.offload.cluster import cluster, require_machine
 from bench.offload.data import cache_directory, make_dataset
 from bench.offload.experiments import Experiments
 from bench.offload.page import report_page
@@ -22,6 +22,7 @@ from headrace.report.html import render_page
 def main(given: Options) -> int:
     """Measure and report; 1 when the two loaders made different batches."""
     scale = QUICK if given.quick else Scale()
+    require_machine()
     with view_for(Console(stderr=True)) as view:
         dataset = make_dataset(view)
         with cluster(dataset, view) as (rig, stored):

@@ -14,19 +14,26 @@ from bench.offload.data import Stored, store
 from bench.offload.rig import Rig
 from headrace.demo.dataset import DemoDataset
 from headrace.demo.view import View
-from testbed import Testbed
+from headrace.devhdfs.artefacts import find_java
+from testbed import Testbed, probe
 
 SCENARIO = Path(__file__).parents[1] / "offload.toml"
 FOLDER = "multimodal"
 
 
-@contextmanager
-def cluster(dataset: DemoDataset, view: View) -> Iterator[tuple[Rig, Stored]]:
-    """Make the cluster with the dataset in its HDFS; nothing of it is left afterwards.
+def require_machine() -> None:
+    """See whether the cluster can be made here, before anything takes time.
 
     Raises:
         ConfigError: this machine lacks root, Java, or something in the kernel; says what.
     """
+    probe.require(Scenario.load(SCENARIO))
+    find_java()
+
+
+@contextmanager
+def cluster(dataset: DemoDataset, view: View) -> Iterator[tuple[Rig, Stored]]:
+    """Make the cluster with the dataset in its HDFS; nothing of it is left afterwards."""
     scenario = Scenario.load(SCENARIO)
     view.note(f"cluster: {', '.join(spec.name for spec in scenario.specs())}")
     with (

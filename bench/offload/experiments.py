@@ -159,7 +159,6 @@ class Experiments:
     def _batch_cpu(self) -> float:
         """Return the CPU that one batch of the main comparison takes to prepare [s]."""
         plan = self._plan("local", self._scale.calibration_steps, step_s=0.0)
-        plan = changed(plan, first_step_s=0.0)
         with self._with_quotas(changed(self._quotas, trainer=FULL_SPEED)):
             segment = self._segment("calibration", plan, first_step=0)
         cpu_s = segment.counted_cpu_s / len(segment.counted)
@@ -271,7 +270,7 @@ class Experiments:
             warmup_steps=self._scale.warmup_steps,
             steps=steps,
             step_s=step_s,
-            first_step_s=self._scale.first_step_s,
+            first_step_s=self._scale.first_step_s if step_s else 0.0,
             workers=OWN_THREADS,
             cpus=(),
             agents=self._rig.agents if ours else (),
