@@ -256,4 +256,12 @@ def test_a_file_that_makes_no_sense_is_refused_when_a_loader_is_made(
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path, dataset: Path) -> None:
     with pytest.raises(NotFoundError, match=r"agents\.toml"):
-        Loader(dataset, batch_size=6, agents=str(tmp_path / "agents.toml"))
+        Loader(dataset, batch_size=6, agents=tmp_path / "agents.toml")
+
+
+def test_a_file_that_names_no_agent_yet_lets_a_loader_begin_alone(
+    tmp_path: Path, dataset: Path, pipeline: Pipeline, expected: list[str]
+) -> None:
+    with from_file(tmp_path, dataset, pipeline) as (_, loader):
+        assert digests(loader) == expected
+        assert loader.summary().counts.local == 24

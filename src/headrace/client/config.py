@@ -211,8 +211,9 @@ def config_of(options: dict[str, Any]) -> LoaderConfig:
     if "batch_size" not in options:
         raise ConfigError("a loader needs batch_size, the samples of one global batch")
     agents = options.get("agents", ())
+    agents = os.fspath(agents) if isinstance(agents, os.PathLike) else agents
     if is_registry_file(agents):
-        return LoaderConfig(**options)
+        return LoaderConfig(**{**options, "agents": agents})
     agents = (agents,) if isinstance(agents, str) else agents
     if not isinstance(agents, list | tuple) or not all(isinstance(item, str) for item in agents):
         raise ConfigError(
