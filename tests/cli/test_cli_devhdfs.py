@@ -51,6 +51,8 @@ def carrying(mark: str) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_cluster_is_up_from_one_command_to_another(
     down: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

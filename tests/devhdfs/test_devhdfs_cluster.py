@@ -57,6 +57,8 @@ def test_a_fresh_directory_is_empty(hdfs: Cluster, hdfs_dir: str) -> None:
     assert (status, b'"FileStatus":[\n\n]' in listing) == (200, True)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_standby_takes_over_and_a_dead_datanode_is_noticed(
     hdfs_cluster: Callable[..., Cluster],
 ) -> None:
@@ -72,8 +74,11 @@ def test_a_standby_takes_over_and_a_dead_datanode_is_noticed(
     assert cluster.namenode is first
     assert eventually(lambda: live(cluster) == 1, within_s=20)
     cluster.datanodes[0].start()
+    cluster.datanodes[1].kill()
+    cluster.datanodes[1].start()  # sooner than it is missed
     cluster.wait_ready()
     assert live(cluster) == 2
+    assert [datanode.registrations() for datanode in cluster.datanodes] == [1, 1]
 
 
 def live(cluster: Cluster) -> int:

@@ -82,7 +82,13 @@ class DataNode(Daemon):
         super().__init__(plan.spec)
         self.address = plan.address
         """``IP:port`` that serves its blocks, as block locations name it."""
+        self.http = plan.http_address
+        """``IP:port`` of its web pages and JMX."""
         self.data_dir = plan.data_directory
+
+    def registrations(self) -> int:
+        """Return with how many NameNodes it has registered since it was started."""
+        return jmx.registrations(self.http)
 
     def block_files(self) -> Iterator[Path]:
         """Yield the files of finished blocks on its disk, without their checksums."""
@@ -209,17 +215,19 @@ class Cluster:
 
     def _lacking(self) -> str:
         """Say what keeps the cluster from being ready; empty when nothing does."""
-        wanted = sum(datanode.is_running for datanode in self.datanodes)
-        states = [one.state() for one in self.namenodes if one.is_running]
-        if not states or None in states:
+        asked = [one.state() for one in self.namenodes if one.is_running]
+        states = [state for state in asked if state is not None]
+        if not states or len(states) < len(asked):
             return "a NameNode does not answer"
-        known = [state for state in states if state is not None]
-        live = min(state.live_datanodes for state in known)
-        if live < wanted:
-            return f"{live} of {wanted} DataNodes have registered"
-        if any(state.in_safe_mode for state in known):
+        # Both sides count: a NameNode takes a DataNode that was just restarted for one of old.
+        running = [datanode for datanode in self.datanodes if datanode.is_running]
+        known = min(state.live_datanodes for state in states)
+        ready = sum(datanode.registrations() >= len(states) for datanode in running)
+        if min(known, ready) < len(running):
+            return f"{min(known, ready)} of {len(running)} DataNodes have registered"
+        if any(state.in_safe_mode for state in states):
             return "a NameNode is in safe mode"
-        return "" if any(state.role == "active" for state in known) else "no NameNode is active"
+        return "" if any(state.role == "active" for state in states) else "no NameNode is active"
 
     def _elect(self) -> None:
         """Make the first running NameNode active if all answer and none is."""

@@ -87,11 +87,7 @@ def client_url(namenodes: Sequence[NameNodeAddress]) -> str:
 
 def core_site(namenodes: Sequence[NameNodeAddress]) -> Properties:
     """Return ``core-site.xml`` of clients and daemons alike."""
-    return {
-        "fs.defaultFS": client_url(namenodes),
-        "ipc.client.connect.retry.interval": "200",  # DataNodes are up before their NameNode
-        "ipc.client.connect.max.retries": "300",
-    }
+    return {"fs.defaultFS": client_url(namenodes)}
 
 
 def client_site(config: ClusterConfig, namenodes: Sequence[NameNodeAddress]) -> Properties:
@@ -181,6 +177,8 @@ def datanode_site(
         "dfs.datanode.address": f"{ip}:{ports[0]}",
         "dfs.datanode.http.address": f"{ip}:{ports[1]}",
         "dfs.datanode.ipc.address": f"{ip}:{ports[2]}",
+        "ipc.client.connect.retry.interval": "200",  # it is up before its NameNode [ms]
+        "ipc.client.connect.max.retries": "300",
         "dfs.datanode.scan.period.hours": "-1",
         "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space": "0",
     }

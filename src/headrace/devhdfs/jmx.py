@@ -1,4 +1,4 @@
-"""What a NameNode says about itself, read from its JMX servlet."""
+"""What NameNodes and DataNodes say about themselves, read from their JMX servlets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 _STATE = "Hadoop:service=NameNode,name=FSNamesystemState"
 _STATUS = "Hadoop:service=NameNode,name=NameNodeStatus"
+_DATANODE = "Hadoop:service=DataNode,name=DataNodeInfo"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +47,17 @@ def look(http_address: str, *, timeout_s: float = 2.0) -> NameNodeState | None:
     )
 
 
+def registrations(http_address: str, *, timeout_s: float = 2.0) -> int:
+    """Return with how many NameNodes the DataNode at ``IP:port`` has registered.
+
+    Before it has with any, it lets readers wait: it does not know yet which blocks are its own.
+    """
+    info = _bean(http_address, _DATANODE, timeout_s)
+    actors = info["BPServiceActorInfo"] if info else "[]"
+    told: list[dict[str, str]] = msgspec.json.decode(actors) if isinstance(actors, str) else actors
+    return sum(one["ActorState"] == "RUNNING" for one in told)
+
+
 def _bean(http_address: str, name: str, timeout_s: float) -> dict[str, Any] | None:
     connection = http.client.HTTPConnection(http_address, timeout=timeout_s)
     try:
@@ -56,4 +68,8 @@ def _bean(http_address: str, name: str, timeout_s: float) -> dict[str, Any] | No
     finally:
         connection.close()
     found: dict[str, Any] | None = beans[0] if beans else None
-    return found if found and ("FSState" in found or "State" in found) else None
+    return found if found and _SAYS[name] in found else None
+
+
+_SAYS = {_STATE: "FSState", _STATUS: "State", _DATANODE: "BPServiceActorInfo"}
+"""What a bean holds once its daemon has come so far."""

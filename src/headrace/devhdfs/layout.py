@@ -102,6 +102,9 @@ class DataNodePlan:
 
     spec: DaemonSpec
     address: str
+    """``IP:port`` that serves blocks."""
+
+    http_address: str
     data_directory: Path
 
 
@@ -174,6 +177,7 @@ class Layout:
         return DataNodePlan(
             spec=DaemonSpec(name=name, argv=argv, log=own / "log", launch=host.launch),
             address=f"{host.ip}:{data_port}",
+            http_address=f"{host.ip}:{web_port}",
             data_directory=data,
         )
 
