@@ -41,6 +41,25 @@ def test_calls_that_hang_are_left_and_others_go_on() -> None:
     assert [calls.run(lambda n=n: n, LONG_S) for n in range(20)] == list(range(20))
 
 
+def test_a_call_that_waits_behind_one_that_is_abandoned_is_run() -> None:
+    calls, release = Calls("test", threads=1), threading.Event()
+    hanging, started = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        started.set()
+        release.wait(LONG_S)
+        hanging.set()
+
+    first = calls.start(hang)
+    waiting = calls.start(lambda: "run")
+    assert started.wait(LONG_S)
+    calls.abandon(first)
+    assert waiting.result(LONG_S) == "run"
+    assert not hanging.is_set()
+    release.set()
+    first.result(LONG_S)
+
+
 def test_no_more_calls_run_at_once_than_allowed() -> None:
     calls, lock = Calls("test", threads=3), threading.Lock()
     now, most = 0, 0

@@ -46,9 +46,8 @@ class Calls:
             self._jobs.put((future, call))
             if self._idle:
                 self._idle -= 1
-            elif self._threads < min(self._most, self._limit + len(self._abandoned)):
-                self._threads += 1
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            else:
+                self._hire()
         return future
 
     def run(self, call: Callable[[], T], timeout_s: float) -> T:
@@ -73,6 +72,14 @@ class Calls:
         with self._lock:
             if not future.done():
                 self._abandoned.add(future)
+                if not self._jobs.empty():
+                    self._hire()
+
+    def _hire(self) -> None:
+        """Start one more thread if there may be one more."""
+        if self._threads < min(self._most, self._limit + len(self._abandoned)):
+            self._threads += 1
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
 
     def _work(self) -> None:
         while True:
