@@ -13,7 +13,7 @@ from headrace import Loader, Pipeline
 from headrace.agent.local import LocalAgent
 from headrace.client import sources
 from headrace.client.counts import Counts
-from headrace.core.errors import ConfigError
+from headrace.core.errors import AgentUnavailableError, ConfigError
 from headrace.devhdfs.cluster import Cluster
 from headrace.storage.opening import open_storage
 from integration.agents import wait_until_proven
@@ -112,3 +112,26 @@ def test_a_trainer_without_hdfs_gets_index_and_bytes_from_agents(
         assert loader.job.sources[0].reader is None
         assert "hdfs-native" in caplog.text
         assert run_epoch(loader)[0] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_agent_waits_for_hdfs_and_outlives_a_datanode(
+    hdfs_cluster: Callable[..., Cluster], dataset: Path, pipeline: Pipeline, expected: list[str]
+) -> None:
+    cluster = hdfs_cluster(datanodes=2, block_size=1 << 20, replication=2)
+    url = upload(dataset, cluster)
+    loading(url, pipeline).close()
+    cluster.namenode.kill()
+    with LocalAgent([url], options=OPTIONS) as agent:
+        with pytest.raises(AgentUnavailableError, match=r"no agent can be asked.*NameNode"):
+            loading(url, pipeline, agent)
+        cluster.namenode.start()
+        cluster.wait_ready()
+        faults = {1: cluster.datanodes[0].kill}
+        with loading(url, pipeline, agent, prefetch_steps=2) as loader:
+            wait_until_proven(agent)
+            digests, counts = run_epoch(loader, lambda step: faults.pop(step, lambda: None)())
+        assert digests == expected
+        assert counts.tensor > 0
+        assert counts.substituted == 2, "the two cut pictures, and nothing that failed to be read"
