@@ -88,7 +88,9 @@ def loops_below(directory: Path) -> Iterator[str]:
 
 
 def remove_below(directory: Path, trees: Trees) -> None:
-    """Unmount and detach all disks whose files lie below a directory; their users have ended.
+    """Unmount all disks whose files lie below a directory; their users have ended.
+
+    ``mount -o loop`` has the kernel detach the device with its last user.
 
     Raises:
         DeadlineError: A disk is still in use.
@@ -97,8 +99,6 @@ def remove_below(directory: Path, trees: Trees) -> None:
         limit_writeback(trees, device, DiskLimits())  # the next user of the device has none
     for point in mounts_below(directory):
         until(partial(_unmounted, point), longest_s=UNMOUNTING_S, what=_BUSY % point)
-    for device in loops_below(directory):
-        call("losetup", "--detach", f"/dev/{_system(device).resolve().name}")
     gone = f"loop devices of {directory} did not detach; `losetup --list` shows them"
     until(lambda: not list(loops_below(directory)), longest_s=UNMOUNTING_S, what=gone)
 

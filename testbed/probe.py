@@ -16,7 +16,7 @@ from testbed.commands import call
 from testbed.scenario import Scenario
 
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
-DISK_TOOLS = {"mkfs.ext4": "e2fsprogs", "mount": "mount", "umount": "mount", "losetup": "mount"}
+DISK_TOOLS = {"mkfs.ext4": "e2fsprogs", "mount": "mount", "umount": "mount"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
@@ -72,6 +71,7 @@ def remove(registry: Registry, number: int, *, only_if_abandoned: bool = False) 
         if not is_there or (only_if_abandoned and not registry.is_abandoned(number)):
             return False
         _remove(BedNames(number=number), registry.directory(number), find_trees())
+        registry.discard(number)
     return True
 
 
@@ -81,7 +81,7 @@ def remove_abandoned(registry: Registry) -> list[int]:
     Raises:
         RemoteError: One resists; all others were removed.
     """
-    registry.drop_broken_claims()
+    registry.drop_halves()
     removed: list[int] = []
     resisting: RemoteError | None = None
     for number in filter(registry.is_abandoned, registry.numbers()):
@@ -95,7 +95,7 @@ def remove_abandoned(registry: Registry) -> list[int]:
 
 
 def _remove(names: BedNames, directory: Path, trees: Trees) -> None:
-    """Remove in the order in which things use each other: processes first, files last.
+    """Remove in the order in which things use each other, all but the files.
 
     Whatever makes a part of a bed or runs on it is in the bed's control group. Once that is
     removed, nothing can be added any more.
@@ -107,7 +107,6 @@ def _remove(names: BedNames, directory: Path, trees: Trees) -> None:
     _remove_network(names)
     if left := look(names, directory, trees):
         raise TestbedError(f"bed {names.number} is not gone: {left}; try `python -m testbed clean`")
-    shutil.rmtree(directory)
 
 
 def _closed(group: Group) -> bool:

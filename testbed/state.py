@@ -30,7 +30,7 @@ LOCKED_S = 120.0
 """Longest wait for another process that removes the same bed [s]."""
 
 _RECORD = "bed.json"
-_CLAIM = ".claim-"
+_CLAIM, _GONE = ".claim-", ".gone-"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +99,7 @@ class Registry:
             ConfigError: All numbers are taken.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        claim = Path(tempfile.mkdtemp(prefix=f"{_CLAIM}{os.getpid()}-", dir=self.root))
+        claim = self._half(_CLAIM)
         (claim / _RECORD).write_bytes(msgspec.json.encode(record))
         for number in random.sample(range(1, BEDS + 1), BEDS):
             if has_room(number):
@@ -153,12 +153,21 @@ class Registry:
         finally:
             os.close(handle)
 
-    def drop_broken_claims(self) -> None:
-        """Remove what a crash in the middle of a claim left."""
-        for path in self.root.glob(f"{_CLAIM}*"):
-            pid = path.name.removeprefix(_CLAIM).split("-")[0]
+    def discard(self, number: int) -> None:
+        """Give a number back, then delete the files; the bed is gone."""
+        self.directory(number).rename(gone := self._half(_GONE) / "bed")
+        shutil.rmtree(gone.parent)
+
+    def drop_halves(self) -> None:
+        """Remove what crashes in the middle of a claim or a removal left."""
+        for path in (*self.root.glob(f"{_CLAIM}*"), *self.root.glob(f"{_GONE}*")):
+            pid = path.name.split("-")[1]
             if not Path("/proc", pid).exists():
                 shutil.rmtree(path, ignore_errors=True)  # another start may be doing the same
+
+    def _half(self, kind: str) -> Path:
+        """Return a new directory that is no bed, but tells whose it is."""
+        return Path(tempfile.mkdtemp(prefix=f"{kind}{os.getpid()}-", dir=self.root))
 
 
 def this_boot() -> str:

@@ -93,12 +93,23 @@ def test_a_bed_whose_record_is_broken_is_abandoned(registry: Registry) -> None:
     assert registry.is_abandoned(number)
 
 
-def test_what_a_crash_in_the_middle_of_a_claim_left_is_dropped(registry: Registry) -> None:
-    mine, crashed = f".claim-{os.getpid()}-abc", f".claim-{_dead_owner().pid}-abc"
-    for name in (mine, crashed):
+def test_what_a_crash_in_the_middle_of_a_claim_or_a_removal_left_is_dropped(
+    registry: Registry,
+) -> None:
+    dead = _dead_owner().pid
+    mine = f".claim-{os.getpid()}-abc"
+    for name in (mine, f".claim-{dead}-abc", f".gone-{dead}-abc/bed"):
         (registry.root / name).mkdir(parents=True)
-    registry.drop_broken_claims()
+    registry.drop_halves()
     assert [path.name for path in registry.root.iterdir()] == [mine]
+
+
+def test_a_discarded_bed_leaves_no_file_and_frees_its_number(registry: Registry) -> None:
+    number = registry.claim(_record(), has_room=lambda n: n == 7)
+    (registry.directory(number) / "hosts/trainer-1").mkdir(parents=True)
+    registry.discard(number)
+    assert list(registry.root.iterdir()) == []
+    assert registry.claim(_record(), has_room=lambda n: n == 7) == number
 
 
 def test_only_one_process_at_a_time_may_remove_a_bed(registry: Registry) -> None:
