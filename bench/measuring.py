@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from headrace.demo.cputime import LoadingCpu
 from headrace.report.blocks import Table
 from headrace.report.console import print_table
 from headrace.report.document import write_json
-from headrace.report.provenance import provenance
+from headrace.report.provenance import program, provenance
 from headrace.report.units import ratio
 
 
@@ -40,7 +39,7 @@ class Options:
 
 def options(arguments: Sequence[str] | None = None) -> Options:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog=Path(sys.argv[0]).stem)
+    parser = argparse.ArgumentParser(prog=" ".join(program()))
     parser.add_argument("--quick", action="store_true", help="end within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     given = parser.parse_args(arguments)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -31,6 +33,7 @@ from headrace.demo.meter import CpuSample
 from headrace.demo.outcome import Segment
 from headrace.demo.protocol import Mode, SegmentEnd, SegmentPlan, Stepped
 from headrace.report.html import render_page
+from headrace.report.provenance import program
 
 KEYS = {"name", "date", "machine", "commit", "settings", "baseline", "headrace", "ratio", "repeats"}
 QUOTAS = Quotas(trainer=0.25, storage=0.5, storage_hosts=3)
@@ -200,6 +203,13 @@ def test_processes_belong_to_the_nearest_known_forebear() -> None:
     parents = {30: 20, 20: 10, 10: 1, 40: 1, 50: 99}
     ownership = Ownership({10: "agents", 40: "datanodes"}, parent=lambda pid: parents.get(pid, 0))
     assert ownership.sort([10, 20, 30, 40, 50]) == {"agents": [10, 20, 30], "datanodes": [40]}
+
+
+def test_a_benchmark_is_named_as_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ModuleType("__main__")
+    run.__spec__ = ModuleSpec("bench.offload.__main__", None)
+    monkeypatch.setitem(sys.modules, "__main__", run)
+    assert program() == ["python", "-m", "bench.offload"]
 
 
 def test_a_readers_rate_is_of_the_stretch_asked_for() -> None:

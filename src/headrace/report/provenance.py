@@ -42,8 +42,16 @@ def provenance() -> Provenance:
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=_machine(),
         commit=_commit(),
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=shlex.join([*program(), *sys.argv[1:]]),
     )
+
+
+def program() -> list[str]:
+    """Return how this process's program is called: ``headrace``, or ``python -m MODULE``."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None:
+        return [Path(sys.argv[0]).name]
+    return ["python", "-m", spec.name.removesuffix(".__main__")]
 
 
 def _machine() -> Machine:
