@@ -25,7 +25,7 @@ _LOADER, _HDFS = LoaderConfig(batch_size=1), HdfsConfig()
 HEDGED_S = _LOADER.patience_s + _LOADER.grace_s
 """What does not come from an agent within this time is read from storage."""
 
-READ_S = _HDFS.hedge_s + 1.5
+READ_S = _HDFS.hedge_s + 2.0
 """The read itself, which may meet the same broken host first."""
 
 

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from testbed.service_specs import AgentSpec, HdfsSpec, ServiceSpecs
+from testbed.services import Services
+
+from headrace.core.errors import ConfigError
+from testbed import Scenario, Testbed
+
+SCENARIOS = sorted((Path(__file__).parents[2] / "testbed" / "scenarios").glob("*.toml"))
+
+
+@pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
+def test_the_services_of_every_scenario_are_understood(file: Path) -> None:
+    assert ServiceSpecs.of(Scenario.load(file).services).hdfs.replication == 2
+
+
+def test_what_is_not_said_has_a_value_and_agents_are_asked_for() -> None:
+    specs = ServiceSpecs.of({"hdfs": {"block_mib": 1}})
+    assert specs == ServiceSpecs(hdfs=HdfsSpec(block_mib=1.0), agents=None)
+    assert ServiceSpecs.of({"agents": {}}).agents == AgentSpec()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"hdfs": {"blockmib": 1}}, "'blockmib' in services.hdfs; did you mean 'block_mib'"),
+        ({"agent": {}}, "'agent' in services; did you mean 'agents'"),
+        ({"agents": {"workers": "two"}}, "services.agents: Expected `int"),
+        ({"agents": {"options": ["--name", 1]}}, "services.agents: Expected `str"),
+        ({"hdfs": 3}, "services.hdfs must be a table"),
+    ],
+)
+def test_a_slip_is_refused_with_its_place(table: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ServiceSpecs.of(table)
+    assert said in str(caught.value)
+
+
+def test_hdfs_needs_hosts_to_run_on() -> None:
+    scenario = Scenario.parse('name = "bare"\n[[hosts]]\nrole = "trainer"\n[services.hdfs]')
+    with pytest.raises(ConfigError, match="roles namenode and storage; bare has 0 and 0"):
+        Services(Testbed(scenario))
