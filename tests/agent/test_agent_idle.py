@@ -28,7 +28,7 @@ def wakes_per_s(processes: list[psutil.Process]) -> float:
 
 def test_an_agent_rests_without_jobs_and_between_the_requests_of_one(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "served", 6)
-    options = ["--workers", "2", "--unix", str(tmp_path / "socket")]
+    options = ["--workers", "2", "--cpu-threshold", "1", "--unix", str(tmp_path / "socket")]
     with LocalAgent([tmp_path], options=options) as agent:
         processes = [*psutil.Process(agent.pid).children(), psutil.Process(agent.pid)]
         eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S)
