@@ -34,7 +34,7 @@ class Scale:
     """Counted steps of a segment in the main comparison."""
 
     calibration_steps: int = 100
-    tuning_steps: int = 12
+    tuning_steps: int = 16
     workers: tuple[int, ...] = (1, 2, 4)
     """Worker processes of the DataLoader that are tried."""
 
@@ -67,16 +67,14 @@ class Scale:
 
 QUICK = Scale(
     batch=8,
-    first_step_s=3.0,
-    warmup_steps=2,
+    first_step_s=7.0,
     pairs=1,
-    steps=10,
-    calibration_steps=8,
-    tuning_steps=2,
+    steps=8,
+    calibration_steps=6,
+    tuning_steps=3,
     workers=(1, 2),
     prefetch=(),
     idle_s=1.0,
     short=True,
 )
-"""Ends within a minute beyond building the data: fewer steps and comparisons, the same method.
-Its segments are too short to show a steady state."""
+"""Ends within a minute beyond building the data: fewer steps and comparisons, the same method."""
