@@ -31,9 +31,9 @@ def test_an_agent_rests_without_jobs_and_between_the_requests_of_one(tmp_path: P
     options = ["--workers", "2", "--cpu-threshold", "1", "--unix", str(tmp_path / "socket")]
     with LocalAgent([tmp_path], options=options) as agent:
         processes = [*psutil.Process(agent.pid).children(), psutil.Process(agent.pid)]
-        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S)
+        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S, timeout_s=40)
         job = Job(agent, dataset)
         job.register()
-        assert job.fetch(0)[0][0].kind == "tensor"
-        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S)
-        assert job.fetch(1)[1][0].kind == "tensor"
+        assert set(job.fetch(0)) == {0}
+        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S, timeout_s=40)
+        assert set(job.fetch(1)) == {1}
