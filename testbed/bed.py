@@ -6,7 +6,6 @@ import functools
 import ipaddress
 import logging
 import subprocess
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -79,7 +78,7 @@ class Testbed:
         return [host for host in self._hosts.values() if host.spec.group.role == role]
 
     def __enter__(self) -> Testbed:
-        self.make(owner=Owner.of_this_process())
+        self.make()
         return self
 
     def __exit__(
@@ -90,12 +89,8 @@ class Testbed:
     ) -> None:
         self.remove()
 
-    def make(self, *, owner: Owner | None, text: str = "") -> None:
-        """Make it.
-
-        Args:
-            owner: With whose end it is removed; None: it stays until it is taken down.
-            text: The scenario's TOML, from which the bed can be attached to later.
+    def make(self) -> None:
+        """Make it; it belongs to this process, and ends with it.
 
         Raises:
             ConfigError: The kernel lacks what the scenario needs.
@@ -103,22 +98,28 @@ class Testbed:
         """
         probe.require(self.scenario)
         self._clean()
-        record = Record(
-            scenario=text,
-            name=self.scenario.name,
-            owner=owner,
-            boot=this_boot(),
-            created=time.time(),
-        )
+        owner = Owner.of_this_process()
+        record = Record(name=self.scenario.name, owner=owner, boot=this_boot())
         has_room = functools.partial(_has_room, self.scenario, network.networks_in_use())
         self._number = self._registry.claim(record, has_room=has_room)
         try:
-            if owner is not None:
-                self._guardian = Guardian(self._registry, self._number, owner)
+            self._guardian = Guardian(self._registry, self._number, owner)
             self._build()
         except BaseException:
             self.remove()
             raise
+
+    def keep(self, text: str) -> None:
+        """Let it outlive this process, until it is taken down; `attach` finds it again.
+
+        Args:
+            text: The scenario's TOML.
+        """
+        record = Record(name=self.scenario.name, owner=None, boot=this_boot(), scenario=text)
+        self._registry.rewrite(self.number, record)
+        if self._guardian is not None:
+            self._guardian.dismiss()
+            self._guardian = None
 
     def remove(self) -> None:
         """Remove it; harmless if it is gone.

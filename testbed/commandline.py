@@ -59,9 +59,10 @@ def up(scenario: Path, *, json_file: str | None) -> int:
     require_root()
     bed = Testbed(Scenario.load(scenario))
     click.echo(f"making {bed.scenario.name} …", err=True)
-    bed.make(owner=None, text=scenario.read_text(encoding="utf-8"))
+    bed.make()
     try:
         _start_to_stay(bed)
+        bed.keep(scenario.read_text(encoding="utf-8"))
     except BaseException:
         bed.remove()
         raise

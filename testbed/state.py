@@ -59,18 +59,17 @@ class Owner:
 class Record:
     """What is written down about a bed before it is made."""
 
-    scenario: str
-    """The scenario as TOML or, from Python, its name only."""
-
     name: str
+    """The scenario's."""
+
     owner: Owner | None
     """None: it stays until it is taken down."""
 
     boot: str
     """The machine's start, whose namespaces and mounts a later one no longer has."""
 
-    created: float
-    """[s since the epoch]"""
+    scenario: str = ""
+    """The scenario as TOML, if the bed stays."""
 
 
 class Registry:
@@ -100,7 +99,7 @@ class Registry:
         """
         self.root.mkdir(parents=True, exist_ok=True)
         claim = self._half(_CLAIM)
-        (claim / _RECORD).write_bytes(msgspec.json.encode(record))
+        _write(claim, record)
         for number in random.sample(range(1, BEDS + 1), BEDS):
             if has_room(number):
                 with contextlib.suppress(OSError):  # taken: a directory that is not empty
@@ -125,6 +124,10 @@ class Registry:
             return msgspec.json.decode(content, type=Record)
         except (OSError, msgspec.DecodeError):
             return None
+
+    def rewrite(self, number: int, record: Record) -> None:
+        """Write something else down, in one step."""
+        _write(self.directory(number), record)
 
     def is_abandoned(self, number: int) -> bool:
         """Return whether nobody will take this bed down any more."""
@@ -173,6 +176,12 @@ class Registry:
 def this_boot() -> str:
     """Return what tells this start of the machine from others."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _write(directory: Path, record: Record) -> None:
+    new = directory / f"{_RECORD}.new"
+    new.write_bytes(msgspec.json.encode(record))
+    new.rename(directory / _RECORD)
 
 
 def _state_and_start(pid: int) -> tuple[str, int]:

@@ -168,9 +168,9 @@ with Testbed(Scenario.parse(sys.argv[2])) as bed:
 """
 
 
-def _start_owner() -> tuple[subprocess.Popen[str], int]:
+def _start_owner(source: str = _OWNER) -> tuple[subprocess.Popen[str], int]:
     process = subprocess.Popen(
-        [sys.executable, "-c", _OWNER, str(ROOT), EVERYTHING],
+        [sys.executable, "-c", source, str(ROOT), EVERYTHING],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -194,6 +194,17 @@ def test_a_killed_owner_s_bed_is_removed_at_once_by_its_guardian(before: set[str
     assert not _is_gone(number)
     _bury(owner)
     until(lambda: _is_gone(number), longest_s=60, what="the bed is still there")
+    _expect_as(before)
+
+
+def test_a_bed_that_is_kept_outlives_its_owner_until_it_is_taken_down(before: set[str]) -> None:
+    source = _OWNER.replace("    print(", "    bed.keep(sys.argv[2])\n    print(")
+    owner, number = _start_owner(source)
+    _bury(owner)
+    kept = Testbed.attach(number)
+    assert kept.hosts["storage-1"].processes()
+    assert kept.hosts["storage-1"].disk is not None
+    kept.remove()
     _expect_as(before)
 
 

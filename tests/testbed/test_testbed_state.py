@@ -24,7 +24,7 @@ def registry(tmp_path: Path) -> Registry:
 
 
 def _record(owner: Owner | None = None, boot: str | None = None) -> Record:
-    return Record(scenario="", name="x", owner=owner, boot=boot or this_boot(), created=0.0)
+    return Record(name="x", owner=owner, boot=boot or this_boot())
 
 
 def _dead_owner() -> Owner:
@@ -85,6 +85,13 @@ def test_a_bed_left_running_stays_until_the_machine_restarts(registry: Registry)
     earlier = registry.claim(_record(boot="another"), has_room=lambda _: True)
     assert not registry.is_abandoned(kept)
     assert registry.is_abandoned(earlier)
+
+
+def test_a_bed_is_given_up_by_its_owner_in_one_step(registry: Registry) -> None:
+    number = registry.claim(_record(_dead_owner()), has_room=lambda _: True)
+    registry.rewrite(number, _record())
+    assert not registry.is_abandoned(number)
+    assert [path.name for path in registry.directory(number).iterdir()] == ["bed.json"]
 
 
 def test_a_bed_whose_record_is_broken_is_abandoned(registry: Registry) -> None:
