@@ -3,7 +3,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,14 +24,16 @@ def config(hdfs: Cluster) -> HdfsConfig:
 
 
 @pytest.fixture
-def storage(hdfs_dir: str, config: HdfsConfig) -> HdfsStorage:
-    return HdfsStorage(hdfs_dir, config)
+def storage(hdfs_dir: str, config: HdfsConfig) -> Iterator[HdfsStorage]:
+    with closing(HdfsStorage(hdfs_dir, config)) as opened:
+        yield opened
 
 
 class TestHdfsStorage(StorageContract):
     @pytest.fixture
-    def storage(self, hdfs_dir: str, config: HdfsConfig) -> HdfsStorage:
-        return HdfsStorage(hdfs_dir, config)
+    def storage(self, hdfs_dir: str, config: HdfsConfig) -> Iterator[HdfsStorage]:
+        with closing(HdfsStorage(hdfs_dir, config)) as opened:
+            yield opened
 
     def make(self, place: Path) -> HdfsStorage:
         raise AssertionError("the fixture makes it, in the session's cluster")

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,16 +25,18 @@ Open = Callable[..., HdfsStorage]
 
 
 @pytest.fixture
-def opened(hdfs: Cluster, hdfs_dir: str) -> Open:
+def opened(hdfs: Cluster, hdfs_dir: str) -> Iterator[Open]:
     """Open a directory with the file ``x`` in it, with other limits than the usual ones."""
     site = HdfsConfig.from_environment({"HADOOP_CONF_DIR": str(hdfs.config_dir)})
 
-    def open_with(**limits: float) -> HdfsStorage:
-        config = HdfsConfig(properties=site.properties, directory=site.directory, **limits)  # type: ignore[arg-type]
-        return HdfsStorage(hdfs_dir, config)
+    with ExitStack() as stores:
 
-    open_with().write("x", CONTENT)
-    return open_with
+        def open_with(**limits: float) -> HdfsStorage:
+            config = HdfsConfig(properties=site.properties, directory=site.directory, **limits)  # type: ignore[arg-type]
+            return stores.enter_context(closing(HdfsStorage(hdfs_dir, config)))
+
+        open_with().write("x", CONTENT)
+        yield open_with
 
 
 @contextmanager
@@ -172,7 +174,13 @@ def test_a_nameservice_survives_the_loss_of_its_active_namenode(
 ) -> None:
     cluster = hdfs_cluster(datanodes=1, namenodes=2, replication=1)
     config = HdfsConfig.from_environment({"HADOOP_CONF_DIR": str(cluster.config_dir)})
-    storage = HdfsStorage(cluster.url, config)
+    with closing(HdfsStorage(cluster.url, config)) as storage:
+        lose_the_active_namenode(cluster, storage)
+    with closing(HdfsStorage(cluster.url, config)) as storage:
+        assert storage.read("y") == CONTENT
+
+
+def lose_the_active_namenode(cluster: Cluster, storage: HdfsStorage) -> None:
     storage.write("x", CONTENT)
     assert storage.read("x") == CONTENT
     places = storage.locations("x")
@@ -185,4 +193,3 @@ def test_a_nameservice_survives_the_loss_of_its_active_namenode(
     failover.join(60)
     assert storage.locations("x") == places
     storage.write("y", CONTENT)
-    assert HdfsStorage(cluster.url, config).read("y") == CONTENT
