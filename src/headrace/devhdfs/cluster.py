@@ -22,7 +22,7 @@ from headrace.devhdfs.watch import start_watch
 READY_TIMEOUT_S = 90.0
 """How long a cluster may take to be ready on a busy machine [s]."""
 
-_POLL_S = 0.1
+_POLL_S = 0.2
 _FORMAT_TIMEOUT_S = 60.0
 
 
@@ -219,20 +219,22 @@ class Cluster:
         states = [state for state in asked if state is not None]
         if not states or len(states) < len(asked):
             return "a NameNode does not answer"
-        # Both sides count: a NameNode takes a DataNode that was just restarted for one of old.
         running = [datanode for datanode in self.datanodes if datanode.is_running]
         known = min(state.live_datanodes for state in states)
-        ready = sum(datanode.registrations() >= len(states) for datanode in running)
-        if min(known, ready) < len(running):
-            return f"{min(known, ready)} of {len(running)} DataNodes have registered"
+        if known >= len(running):  # or they are taken for alive that were just restarted
+            known = sum(datanode.registrations() >= len(states) for datanode in running)
+        if known < len(running):
+            return f"{known} of {len(running)} DataNodes have registered"
         if any(state.in_safe_mode for state in states):
             return "a NameNode is in safe mode"
         return "" if any(state.role == "active" for state in states) else "no NameNode is active"
 
     def _elect(self) -> None:
         """Make the first running NameNode active if all answer and none is."""
+        if len(self.namenodes) == 1:
+            return
         states = [one.state() for one in self.namenodes]
-        if len(states) > 1 and all(state and state.role == "standby" for state in states):
+        if all(state and state.role == "standby" for state in states):
             make_active(self._runtime, self._layout, self.namenodes[0].address)
 
     def failover(self) -> None:

@@ -32,7 +32,7 @@ class NameNodeState:
 def look(http_address: str, *, timeout_s: float = 2.0) -> NameNodeState | None:
     """Return the state of the NameNode at ``IP:port``; None when it does not answer (yet)."""
     state = _bean(http_address, _STATE, timeout_s)
-    status = _bean(http_address, _STATUS, timeout_s)
+    status = _bean(http_address, _STATUS, timeout_s) if state else None
     if state is None or status is None:
         return None
     return NameNodeState(
