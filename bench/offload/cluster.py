@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed.scenario import Scenario
-from testbed.services import Services
-
 from bench.offload.data import Stored, store
 from bench.offload.rig import Rig
 from headrace.demo.dataset import DemoDataset
 from headrace.demo.view import View
 from headrace.devhdfs.artefacts import find_java
 from testbed import Testbed, probe
+from testbed.scenario import Scenario
+from testbed.services import Services
 
 SCENARIO = Path(__file__).parents[1] / "offload.toml"
 FOLDER = "multimodal"

@@ -44,7 +44,7 @@ class RunningReader:
 
     def rate(self, begin_s: float, end_s: float) -> float:
         """Return how many bytes a second came between two moments of the past [B/s]."""
-        return rate_between(self._readings, begin_s, end_s)
+        return rate_between(tuple(self._readings), begin_s, end_s)
 
     def stop(self) -> None:
         """End it."""

@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from testbed.faults import burn_cpu
-from testbed.host import Host
-from testbed.services import Services
-
 from bench.offload.counters import AGENTS, BACKGROUND, DATANODES, GROUPS, STORAGE, TRAINER, Counters
 from bench.offload.ownership import Ownership
 from bench.offload.premise import Quotas
 from headrace.agent.processes import ProcessTimes
 from testbed import Testbed
+from testbed.faults import burn_cpu
+from testbed.host import Host
+from testbed.services import Services
 
 STARTING_CPUS = 2.0
 """What the trainer host may use while a trainer imports its libraries [cores]."""

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from testbed.host import Host
-from testbed.services import Services
 
 from headrace import Loader, Pipeline, ops
 from headrace.dataset.build import build_index
@@ -24,6 +22,8 @@ from headrace.demo.protocol import Failed, SegmentEnd, SegmentPlan, Stepped, dec
 from headrace.storage.hdfs.config import HdfsConfig
 from headrace.storage.hdfs.storage import HdfsStorage
 from testbed import Scenario, Testbed
+from testbed.host import Host
+from testbed.services import Services
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = "/pictures"

@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from headrace.core.errors import ConfigError
 from testbed.cgroups import (
     Group,
     Trees,
@@ -17,8 +19,6 @@ from testbed.cgroups import (
 )
 from testbed.disk_profiles import DiskLimits
 from testbed.errors import TestbedError
-
-from headrace.core.errors import ConfigError
 
 LIMITS = DiskLimits(read_bytes_per_s=50_000_000, read_iops=100)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testbed.__main__ import run
 
 from headrace.core.errors import ConfigError
 from testbed import Scenario, Testbed
+from testbed.__main__ import run
 
 SMALL = """
 name = "small-for-tests"

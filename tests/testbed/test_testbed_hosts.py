@@ -9,9 +9,6 @@ import time
 from functools import partial
 
 import pytest
-from testbed.disk_profiles import DiskLimits
-from testbed.errors import TestbedError
-from testbed.patience import until
 from testbed_programs import (
     PYTHON,
     READ,
@@ -25,6 +22,9 @@ from testbed_programs import (
 
 from headrace.core.errors import ConfigError, DeadlineError
 from testbed import Host, Testbed, faults
+from testbed.disk_profiles import DiskLimits
+from testbed.errors import TestbedError
+from testbed.patience import until
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from testbed.cgroups import Trees
 
 from headrace.core.errors import ConfigError
 from testbed import Scenario, probe
+from testbed.cgroups import Trees
 
 PLAIN = 'name = "x"\n[[hosts]]\nrole = "trainer"\n'
 DISK = PLAIN + 'disk = { profile = "ssd" }\n'

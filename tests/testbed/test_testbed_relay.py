@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from testbed.relay import Line
 from testbed_programs import closest, received_bytes_per_s, round_trips_s
 
 from testbed import Scenario, Testbed
+from testbed.relay import Line
 
 PACKETS = st.lists(st.tuples(st.floats(0, 0.01), st.integers(1, 65_536)), min_size=1, max_size=60)
 """Pauses before packets, and their sizes."""

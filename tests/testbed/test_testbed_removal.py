@@ -12,14 +12,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from headrace.core.errors import ConfigError
+from testbed import Scenario, Testbed, removal
 from testbed.cgroups import find_trees
 from testbed.errors import TestbedError
 from testbed.names import BedNames
 from testbed.patience import until
 from testbed.state import Registry
-
-from headrace.core.errors import ConfigError
-from testbed import Scenario, Testbed, removal
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from testbed.service_specs import AgentSpec, HdfsSpec, ServiceSpecs
-from testbed.services import Services
 
 from headrace.core.errors import ConfigError
 from testbed import Scenario, Testbed
+from testbed.service_specs import AgentSpec, HdfsSpec, ServiceSpecs
+from testbed.services import Services
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "testbed" / "scenarios").glob("*.toml"))
 

@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
+
+from headrace.core.errors import ConfigError
 from testbed.names import BEDS, BedNames
 from testbed.network import plan, token_bucket
 from testbed.patience import until
 from testbed.scenario import Scenario
 from testbed.state import Owner, Record, Registry, this_boot
-
-from headrace.core.errors import ConfigError
 
 
 @pytest.fixture

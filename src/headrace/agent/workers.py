@@ -41,6 +41,8 @@ from headrace.agent.tasks import (
 log = logging.getLogger("headrace.agent.workers")
 
 START_TIMEOUT_S = 60.0
+PROOF_S = 60.0
+"""Least time for the golden vectors: never hostile, but slow where the host is busy [s]."""
 _SETTLED_S = 5.0
 _FIRST_DELAY_S = 0.05
 _LONGEST_DELAY_S = 5.0
@@ -219,6 +221,8 @@ class WorkerPool:
             worker.task = task
             self._by_ticket[task.ticket] = worker
             limit_s = self._limits.task_s
+            if isinstance(task, Prove):
+                limit_s = max(limit_s, PROOF_S)
             worker.limit(limit_s, f"{name_of(task)}: stopped after {limit_s:g} s")
             worker.send(task)
 
