@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import threading
+import time
+import weakref
 
 import pytest
 
@@ -88,3 +90,34 @@ def test_a_call_that_is_abandoned_before_it_starts_never_does() -> None:
     first.result(LONG_S)
     assert calls.run(lambda: "third", LONG_S) == "third"
     assert ran == []
+
+
+def test_closing_waits_for_what_runs_and_starts_nothing_more() -> None:
+    calls, release, started = Calls("test", threads=1), threading.Event(), threading.Event()
+
+    def work() -> str:
+        started.set()
+        release.wait(LONG_S)
+        return "done"
+
+    running, queued = calls.start(work), calls.start(lambda: "never")
+    assert started.wait(LONG_S)
+    calls.close(0.01)
+    assert not running.done()
+    release.set()
+    calls.close(LONG_S)
+    assert running.result(0) == "done"
+    assert not queued.done()
+    assert not calls.start(lambda: "never").done()
+
+
+def test_an_idle_thread_keeps_nothing_of_its_last_call() -> None:
+    class Data:
+        """Like the bytes of a part."""
+
+    calls = Calls("test", threads=1)
+    kept = weakref.ref(calls.run(Data, LONG_S))
+    give_up_at = time.monotonic() + LONG_S
+    while kept() is not None:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.001)

@@ -4,12 +4,17 @@ hdfs-native waits for a NameNode for ever, and its calls cannot be interrupted. 
 outlives its caller's patience is *abandoned*: its thread is written off, another may take
 its place, and it ends by itself when the call returns. The threads are shared by all stores
 of a process and are daemons: a call that hangs does not keep the process from ending.
+
+A call that comes back while the interpreter is being taken down aborts the process, as its
+thread cannot be ended inside of Rust. So the end waits a moment for what runs.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -25,6 +30,9 @@ THREADS = 8
 ABANDONED = 64
 """Threads that may hang before calls have to queue."""
 
+EXIT_PATIENCE_S = 2.0
+"""Longest wait for calls that run when the process ends [s]."""
+
 
 class Calls:
     """A small pool of daemon threads. Thread-safe."""
@@ -34,6 +42,9 @@ class Calls:
         self._limit = threads
         self._most = threads + ABANDONED
         self._lock = threading.Lock()
+        self._returned = threading.Condition(self._lock)
+        self._closed = False
+        self._running = 0
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._threads = 0
         self._idle = 0
@@ -75,24 +86,44 @@ class Calls:
                 if not self._jobs.empty():
                     self._hire()
 
+    def close(self, patience_s: float) -> None:
+        """Start nothing any more, and wait until nothing runs, or ``patience_s``."""
+        with self._returned:
+            self._closed = True
+            self._returned.wait_for(lambda: not self._running, max(0.0, patience_s))
+
     def _hire(self) -> None:
         """Start one more thread if there may be one more."""
-        if self._threads < min(self._most, self._limit + len(self._abandoned)):
+        if not self._closed and self._threads < min(self._most, self._limit + len(self._abandoned)):
             self._threads += 1
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
 
     def _work(self) -> None:
-        while True:
-            future, call = self._jobs.get()
-            if future.set_running_or_notify_cancel():
-                _settle(future, call)
-            with self._lock:
-                self._abandoned.discard(future)
-                if self._threads > self._limit + len(self._abandoned):
-                    self._threads -= 1
-                    return
-                if self._jobs.empty():
-                    self._idle += 1
+        while self._do_next():
+            pass
+
+    def _do_next(self) -> bool:
+        """Run one call; False when its thread is one too many.
+
+        Nothing of the call outlives it here: an idle thread would keep the bytes that it read.
+        """
+        future, call = self._jobs.get()
+        with self._lock:
+            if self._closed:
+                return False
+            self._running += 1
+        if future.set_running_or_notify_cancel():
+            _settle(future, call)
+        with self._returned:
+            self._running -= 1
+            self._returned.notify_all()
+            self._abandoned.discard(future)
+            if self._threads > self._limit + len(self._abandoned):
+                self._threads -= 1
+                return False
+            if self._jobs.empty():
+                self._idle += 1
+        return True
 
 
 def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
@@ -125,4 +156,11 @@ def _forget_pools() -> None:
     _pools_lock = threading.Lock()
 
 
+def _close_pools() -> None:
+    give_up_at = time.monotonic() + EXIT_PATIENCE_S
+    for pool in list(_pools.values()):
+        pool.close(give_up_at - time.monotonic())
+
+
+atexit.register(_close_pools)
 os.register_at_fork(after_in_child=_forget_pools)
