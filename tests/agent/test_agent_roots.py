@@ -129,6 +129,13 @@ def test_a_stores_usual_port_need_not_be_named() -> None:
     assert ROOTS.locate("hdfs://nn/data/set") == Located("hdfs://nn/data/set", None)
 
 
+def test_the_name_of_a_service_stays_as_it_is_written() -> None:
+    roots = Roots([], ["hdfs://Prod.example/data"])
+    assert roots.locate("hdfs://Prod.example/data/x").url == "hdfs://Prod.example/data/x"
+    with pytest.raises(OutsideRootsError):
+        roots.locate("hdfs://prod.example/data/x")
+
+
 @pytest.mark.parametrize(
     ("root", "said"),
     [("s3://bucket/data", "'s3' is not supported"), ("hdfs://warehouse/data", "HADOOP_CONF_DIR")],

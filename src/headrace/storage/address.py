@@ -16,14 +16,15 @@ class StoreAddress:
 
     scheme: str
     authority: str
-    """Host and port, or the name of a service; empty for the store's default."""
+    """Host and port, or the name of a service as written, since configurations tell ``Prod``
+    from ``prod``; empty for the store's default."""
 
     folders: tuple[str, ...]
     """Names from the store's root down, percent signs decoded."""
 
     @classmethod
     def parse(cls, url: str) -> StoreAddress:
-        """Take a URL apart: letter case of scheme and host, empty folders and ``.`` do not count.
+        """Take a URL apart; empty folders, ``.``, and the letter case of a host do not count.
 
         Percent signs are decoded once, before folders are looked at.
 
@@ -42,7 +43,9 @@ class StoreAddress:
                 f"{url!r}: a user, '?' or '#' mean nothing to a store; write '?' and '#' in a "
                 "name as %3F and %23"
             )
-        return cls(parts.scheme, parts.netloc.lower(), _folders(url, parts.path))
+        is_host = parts.port is not None
+        authority = parts.netloc.lower() if is_host else parts.netloc
+        return cls(parts.scheme, authority, _folders(url, parts.path))
 
     def holds(self, other: StoreAddress) -> bool:
         """Tell whether ``other`` is this folder or lies below it."""
