@@ -25,6 +25,9 @@ from headrace.report.document import write_json
 from headrace.report.provenance import program, provenance
 from headrace.report.units import ratio
 
+_LOAD_BEFORE = os.getloadavg()[0]
+"""Read when this program starts, as the benchmark itself is a load."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
@@ -113,8 +116,8 @@ class Report:
     """More of what was found, under keys of the benchmark's own."""
 
     further_tables: tuple[Table, ...] = ()
-    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
-    """Runnable processes before the run, this one apart: how busy the machine was."""
+    load_before: float = _LOAD_BEFORE
+    """Runnable processes before the run: how busy the machine was."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` writes."""

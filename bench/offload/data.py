@@ -16,6 +16,7 @@ from headrace.demo.dataset import DemoDataset, build_dataset
 from headrace.demo.recipes import plan_dataset
 from headrace.demo.sources import carried_sources
 from headrace.demo.view import View
+from headrace.devhdfs import artefacts
 from headrace.report.units import bytes_
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
@@ -37,9 +38,7 @@ class Stored:
 
 def cache_directory() -> Path:
     """Return where the dataset is kept between runs."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    base = Path(home) if home else Path.home() / ".cache"
-    return base / "headrace" / "bench-offload"
+    return artefacts.cache_directory() / "bench-offload"
 
 
 def make_dataset(view: View) -> DemoDataset:

@@ -178,7 +178,13 @@ class Experiments:
 
     def _tried(self, premise: Premise, workers: int, depth: int) -> float:
         plan = self._plan("torch", self._scale.tuning_steps, step_s=premise.step_s)
-        plan = changed(plan, workers=workers, prefetch_factor=depth, first_step_s=0.0)
+        plan = changed(
+            plan,
+            workers=workers,
+            prefetch_factor=depth,
+            warmup_steps=self._scale.tuning_warmup_steps,
+            first_step_s=0.0,
+        )
         name = f"baseline, {workers} x {depth}"
         segment = self._segment(name, plan, first_step=0)
         return segment.counted_s / len(segment.counted)

@@ -19,12 +19,15 @@ class Scale:
     """Sizes of a run."""
 
     batch: int = 16
-    first_step_s: float = 12.0
+    first_step_s: float = 20.0
     """How long a segment's first step takes, which does not count: a job's first compiles and
     allocates. Every loader works ahead meanwhile, so that a segment shows its steady state [s]."""
 
-    warmup_steps: int = 6
-    """Steps at the start of a segment that do not count, the first among them."""
+    warmup_steps: int = 12
+    """Steps at the start of a segment that do not count, the first among them: more than a loader
+    asks for before it knows the pace."""
+
+    tuning_warmup_steps: int = 4
 
     gap_steps: int = 48
     """Steps left out between pairs, so that no agent has prepared the next ones already."""
@@ -48,7 +51,7 @@ class Scale:
     sweep: tuple[float, ...] = (0.5, 2.0, 4.0)
     """Step times that are tried, in units of the main comparison's, which is a point as well."""
 
-    sweep_s: float = 20.0
+    sweep_s: float = 30.0
     """Least emulated time of the counted steps at each of them: longer than agents work ahead, so
     that what was prepared during the first step does not hide that they cannot keep up [s]."""
 
@@ -68,6 +71,8 @@ class Scale:
 QUICK = Scale(
     batch=8,
     first_step_s=7.0,
+    warmup_steps=10,
+    tuning_warmup_steps=2,
     pairs=1,
     steps=8,
     calibration_steps=6,
