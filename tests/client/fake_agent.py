@@ -72,7 +72,11 @@ class FakeAgent:
         self._server.shutdown()
         self._server.server_close()
 
+    def meet(self) -> None:
+        """Called with each registration that is accepted."""
+
     def register(self, job: str, message: RegisterJob) -> JobRegistered:
+        self.meet()
         self.registered.append(message)
         if job not in self._jobs:
             self._jobs[job] = open_job(message.spec)
@@ -126,6 +130,10 @@ class FakeAgent:
     ) -> tuple[FrameHeader, Record]:
         header = FrameHeader(kind="missing", sample=sample, epoch=epoch, code=code, reason=reason)
         return header, {}
+
+
+class HalfSent(dict[str, Any]):
+    """A record of which the second half is held back until the agent is released."""
 
 
 class CutOff(Exception):
@@ -198,7 +206,12 @@ def _handler(agent: FakeAgent) -> type[BaseHTTPRequestHandler]:
             fields, payload = pack_fields(record)
             header = msgspec.structs.replace(header, fields=fields)
             data = b"".join(bytes(part) for part in encode_frame(header, payload))
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+            chunk = b"%x\r\n%b\r\n" % (len(data), data)
+            if isinstance(record, HalfSent):
+                self.wfile.write(chunk[: len(chunk) // 2])
+                agent.released.wait(30)
+                raise CutOff
+            self.wfile.write(chunk)
 
         def _refused(self) -> bool:
             shown = self.headers.get("Authorization", "")
@@ -300,3 +313,11 @@ def slow(agent: FakeAgent, request: FetchRequest) -> Frames:
     agent.released.wait(3)
     time.sleep(0.01)
     yield from frames[len(frames) // 2 :]
+
+
+def half_a_frame(agent: FakeAgent, request: FetchRequest) -> Frames:
+    """Honest but for the last frame, which stops in the middle shortly before nobody waits."""
+    *frames, (header, record) = list(agent.honest(request))
+    yield from frames
+    agent.released.wait(0.8 * request.wait_s)
+    yield header, HalfSent(record)

@@ -48,6 +48,7 @@ def expected(dataset: Path, pipeline: Pipeline) -> list[str]:
         fake.not_asked_for,
         fake.silent,
         fake.slow,
+        fake.half_a_frame,
     ],
 )
 def test_the_batches_are_the_same_whatever_an_agent_does(
@@ -343,3 +344,39 @@ def test_files_that_vanish_end_the_loop_with_their_names(tmp_path: Path, dataset
             path.unlink()
         with pytest.raises(HeadraceError, match=r"\d\.jpg"):
             list(loader)
+
+
+def test_a_frame_that_stops_in_the_middle_holds_a_step_up_no_longer_than_one_that_does_not_come(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    patience = {"patience_s": 2.0, "grace_s": 0.1, "prefetch_steps": 1}
+    with (
+        faking(FakeAgent("a", fake.half_a_frame)) as agents,
+        loading(dataset, pipeline=pipeline, agents=agents, **patience) as loader,
+    ):
+        begin_s = time.monotonic()
+        next(iter(loader))
+        assert time.monotonic() - begin_s < 3.2  # 2.1 s, after 1.6 s of which the frame stops
+        assert loader.statistics().background.agents[0].state == "up"
+
+
+def test_agents_that_were_away_are_asked_back_at_the_same_time(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    three = [FakeAgent(name, fake.honest) for name in ("one", "two", "three")]
+    for agent in three:
+        agent.refusal, agent.refusal_status = ErrorAnswer(error="full", code="busy"), 503
+    within, several = threading.Semaphore(1), threading.Event()
+
+    def meet() -> None:
+        if not within.acquire(blocking=False):
+            several.set()
+            return
+        several.wait(1)  # the first is asked alone; the others are due before it has answered
+        within.release()
+
+    with faking(*three) as agents, loading(dataset, pipeline=pipeline, agents=agents):
+        for agent in three:
+            agent.meet = meet  # type: ignore[method-assign]
+            agent.refusal = None
+        _until(several.is_set)

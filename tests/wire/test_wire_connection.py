@@ -297,6 +297,20 @@ def test_a_chunked_body_is_the_same_however_it_arrives_and_is_read(
     assert seen == b"".join(chunks)
 
 
+def test_the_end_of_a_chunk_does_not_tell_that_another_one_came() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        body = Body(SocketReader(near), length=None, chunked=True)
+        far.sendall(b"3\r\nabc\r\n")
+        assert body.more_nowait()
+        assert bytes(body.take(3)) == b"abc"
+        assert not body.more_nowait()
+        far.sendall(b"2\r\nde\r\n0\r\n\r\n")
+        assert body.more_nowait()
+        assert bytes(body.take(9)) == b"de"
+        assert not body.more_nowait()
+
+
 def test_frames_through_fresh_memory_round_trip() -> None:
     fields, payload = pack_fields({"text": "ü"})
     parts = encode_frame(FrameHeader(kind="raw", sample=1, fields=fields), payload)

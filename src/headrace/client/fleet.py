@@ -340,9 +340,8 @@ class Fleet:
             now = time.monotonic()
             if self._look_at <= now:
                 self._look()
-            for seat in self._seats:
-                if seat.member is None and seat.retry_at <= now and not self._closed:
-                    self._try_again(seat)
+            away = [seat for seat in self._seats if not seat.member and seat.retry_at <= now]
+            self._each(away, self._try_again)
             if self._round_at <= now and not self._closed:
                 self._round()
             if self._accord.speaks and not self._closed:
@@ -383,6 +382,8 @@ class Fleet:
                     seat.member = replace(seat.member, weight=entry.weight, hosts=entry.hosts)
 
     def _try_again(self, seat: _Seat) -> None:
+        if self._closed:
+            return
         try:
             self._meet(seat)
         except (AuthError, RefusedError) as error:

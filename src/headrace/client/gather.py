@@ -8,10 +8,11 @@ overwrite one that won it.
 from __future__ import annotations
 
 import logging
+import math
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import msgspec
@@ -191,7 +192,11 @@ class Gatherer:
         shares = shares_of(self._shop.job, work.step, keys, self._shop.fleet.standing)
         for share in shares:
             work.counts.beside += share.beside
-            self._ask(work, share)
+            if time.monotonic() < work.hedge_at:
+                self._ask(work, share)
+                continue
+            for key in share.keys:  # hosts that are gone took the time there was to connect
+                self._make_here(work, key, "hedged")
         if not shares:
             for key in keys:
                 self._make_here(work, key, "local")
@@ -202,7 +207,6 @@ class Gatherer:
         try:
             body = msgspec.json.encode(self._request(work.step, share))
             connection.send("POST", f"/v1/jobs/{self._shop.job.spec.id}/fetch", body)
-            connection.set_read_timeout(max(work.hedge_at - time.monotonic(), POLL_S))
         except RemoteError as error:
             self._lose(work, call, error)
             return
@@ -223,10 +227,13 @@ class Gatherer:
         )
 
     def _connection(self, member: Member) -> Connection:
-        address = member.endpoint.address
-        if address not in self._connections:
-            self._connections[address] = Connection(member.endpoint)
-        return self._connections[address]
+        """Return the connection to an agent; one that takes longer than the agent may is no use."""
+        endpoint, patience = member.endpoint, self._shop.patience
+        if endpoint.address not in self._connections:
+            longest_s = min(endpoint.connect_timeout_s, patience.least_s + patience.grace_s)
+            endpoint = replace(endpoint, connect_timeout_s=longest_s)
+            self._connections[endpoint.address] = Connection(endpoint)
+        return self._connections[endpoint.address]
 
     def _advance(self, work: _Work) -> None:
         """Wait for the next thing to happen, and deal with it."""
@@ -258,6 +265,8 @@ class Gatherer:
         """Read whole frames of one agent for as long as there is something to read."""
         call = next((call for call in work.calls if call.connection.fileno() == number), None)
         try:
+            if call is not None:
+                call.connection.set_read_timeout(self._stall_s(work))
             while call is not None:
                 if call.answer is None:
                     call.answer = call.connection.receive()
@@ -270,6 +279,12 @@ class Gatherer:
             assert call is not None
             work.calls.remove(call)
             self._lose(work, call, error)
+
+    def _stall_s(self, work: _Work) -> float:
+        """Return how long the rest of a frame may take to come: nothing else is done meanwhile."""
+        left_s = work.hedge_at - time.monotonic()
+        least_s = self._shop.patience.grace_s
+        return left_s if least_s < left_s < math.inf else least_s
 
     def _read_frame(self, work: _Work, call: _Call, answer: Answer) -> bool:
         """Take one frame; True after the last of the answer."""
@@ -320,17 +335,21 @@ class Gatherer:
             self._make_here(work, key, "hedged")
 
     def _lose(self, work: _Work, call: _Call, error: HeadraceError) -> None:
-        """Go on without an agent that failed; a refused token is the caller's to mend."""
+        """Go on without an agent that failed; a refused token is the caller's to mend.
+
+        One that has answered some of it is late rather than away: it is asked for the next step.
+        """
         call.connection.close()
         if isinstance(error, AuthError):
             raise error
-        self._shop.fleet.report(call.share.member, error, step=work.step)
+        if not (call.frames and isinstance(error, DeadlineError)):
+            self._shop.fleet.report(call.share.member, error, step=work.step)
         for key in call.visits.values():
             self._make_here(work, key, "hedged")
 
     def _hedge(self, work: _Work) -> None:
         """Make here what agents still owe; whoever is first wins."""
-        work.hedge_at = float("inf")
+        work.hedge_at = math.inf
         for call in list(work.calls):
             for key in call.visits.values():
                 self._make_here(work, key, "hedged")

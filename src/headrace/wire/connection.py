@@ -51,7 +51,6 @@ class Answer:
     def __init__(self, response: http.client.HTTPResponse, reader: SocketReader, peer: str) -> None:
         self.status = response.status
         self._response = response
-        self._reader = reader
         self._body = Body(reader, length=response.length, chunked=bool(response.chunked))
         self._peer = peer
 
@@ -61,7 +60,7 @@ class Answer:
         At the end of a connection there is nothing to wait for either; the next read tells.
         """
         try:
-            return self._reader.more_nowait()
+            return self._body.more_nowait()
         except OSError as error:
             raise _named(error, self._peer) from error
 

@@ -44,7 +44,7 @@ class SocketReader:
         if self._begin < self._end:
             return True
         if isinstance(self._sock, ssl.SSLSocket):
-            return self._sock.pending() > 0
+            return self._sock.pending() > 0 and self._refill()
         with contextlib.suppress(BlockingIOError):
             return self._refill(socket.MSG_DONTWAIT)
         return False
@@ -57,6 +57,12 @@ class SocketReader:
             return None
         self._begin = end
         return self._view[begin:end]
+
+    def skip(self, text: bytes) -> bool:
+        """Drop the next bytes if they are held already and are these."""
+        held = self._memory.startswith(text, self._begin, self._end)
+        self._begin += held * len(text)
+        return held
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill ``buffer``; fewer bytes only at the end of the stream."""
@@ -156,6 +162,16 @@ class Body:
         self._chunked = chunked
         self._left = 0 if chunked else -1 if length is None else length
         self._ended = False
+
+    def more_nowait(self) -> bool:
+        """Tell whether more can be read without waiting for the network.
+
+        The end of a chunk's line comes with the chunk: it does not tell that another one came.
+        """
+        while self._reader.more_nowait():
+            if self._left or not self._chunked or not self._reader.skip(b"\r\n"):
+                return True
+        return False
 
     def readinto(self, buffer: memoryview) -> int:
         """Fill ``buffer``; fewer bytes only at the end of the body.
