@@ -57,15 +57,16 @@ class Mute:
 class Host:
     """An agent without workers or sockets."""
 
-    def __init__(self, dataset: Path, store: Any, name: str = "me") -> None:
+    def __init__(self, dataset: Path, store: Any, refresh_s: float = 60.0) -> None:
         config = AgentConfig(
-            roots=(dataset.parent,), token="x" * 16, workers=0, name=name, hosts=("n0",)
+            roots=(dataset.parent,), token="x" * 16, workers=0, name="me", hosts=("n0",)
         )
         index = Index.load(str(dataset))
         self.engine = Engine(config)
         self.registry = Registry(self.engine, config, unix_socket=None, weight=lambda: 7)
         self.storages = SharedStorages(lambda _: store)
-        self.leading = Leading(self.engine, self.storages, PlacingLimits(asks_per_s=1e6))
+        limits = PlacingLimits(asks_per_s=1e6, refresh_s=refresh_s)
+        self.leading = Leading(self.engine, self.storages, limits)
         self.spec = JobSpec(
             sources=(SourceSpec(url=str(dataset), index_digest=index.digest, samples=len(index)),),
             schedule=ScheduleSpec(seed=3, batch_size=6),
@@ -109,8 +110,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_dataset(tmp_path_factory.mktemp("led") / "photos")
 
 
-def play(dataset: Path, scene: Callable[[Host], Awaitable[None]], store: Any = None) -> Host:
-    host = Host(dataset, store or Store())
+def play(
+    dataset: Path,
+    scene: Callable[[Host], Awaitable[None]],
+    store: Any = None,
+    *,
+    refresh_s: float = 60.0,
+) -> Host:
+    host = Host(dataset, store or Store(), refresh_s)
 
     async def run() -> None:
         try:
@@ -180,6 +187,21 @@ def test_a_store_that_fails_or_cannot_tell_is_named_as_the_reason(
         assert not host.newest.version
 
     play(dataset, scene, store)
+
+
+def test_the_reason_goes_when_the_store_is_back(dataset: Path) -> None:
+    store = Store()
+
+    async def scene(host: Host) -> None:
+        await host.register()
+        await host.look_until(lambda: bool(host.newest.version))
+        store.fails = "the NameNode is down"
+        await host.look_until(lambda: "is down" in host.newest.reason)
+        store.fails = ""
+        await host.look_until(lambda: not host.newest.reason)
+        assert host.newest.version
+
+    play(dataset, scene, store, refresh_s=0.001)
 
 
 def test_an_agent_asks_for_a_map_that_it_lacks_and_goes_by_it_from_then_on(dataset: Path) -> None:

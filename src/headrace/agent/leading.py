@@ -90,11 +90,15 @@ class Leading:
             return
         now = self._engine.clock.now()
         places = await asyncio.to_thread(finder.advance, now)
+        if places is None:
+            return
         known = job.atlas.newest
-        if places is not None and (places.version or known.version) != known.version:
+        if (places.version or known.version) != known.version:
             await self._offer(name, job, places)
-        elif places is not None and places.reason:
+        elif places.reason:
             self._explain(name, job, places.reason)
+        else:
+            job.atlas.explain("")  # what failed before is over
 
     async def _offer(self, name: str, job: ServedJob, places: JobPlaces) -> None:
         where = await asyncio.to_thread(job.atlas.read, places)
