@@ -45,6 +45,7 @@ def zoo() -> Iterator[Zoo]:
 def test_a_cluster_is_found_by_its_directory_and_no_other_is(tmp_path: Path, zoo: Zoo) -> None:
     ours = zoo.start(SLEEP, mark(tmp_path / "one", "datanode-1"))
     zoo.start(SLEEP, mark(tmp_path / "one-more", "datanode-1"))
+    zoo.start(SLEEP, mark(tmp_path / "one" / "below", "datanode-1"))
     zoo.start(SLEEP, str(tmp_path / "one"))
     assert [(one.pid, one.name) for one in marked(tmp_path / "one")] == [(ours.pid, "datanode-1")]
 

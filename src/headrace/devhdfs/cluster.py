@@ -264,6 +264,8 @@ class Cluster:
     def kill(self) -> None:
         """End all daemons at once, as a power failure would; ``start`` starts them again."""
         processes.end(self.directory, patience_s=0.0)
+        for daemon in (*self.namenodes, *self.datanodes):
+            daemon.collect()
         self._call_off_watch()
 
     def close(self) -> None:

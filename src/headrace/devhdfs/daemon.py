@@ -88,6 +88,12 @@ class Daemon:
         self._running().wait(_KILL_TIMEOUT_S)
         self._process = None
 
+    def collect(self) -> None:
+        """Take note that the process was ended by others."""
+        if self._process is not None:
+            self._process.wait(_KILL_TIMEOUT_S)
+            self._process = None
+
     def stop(self, timeout_s: float = 10.0) -> None:
         """Ask the process to end, kill it after ``timeout_s``; none is fine."""
         if not self.is_running:

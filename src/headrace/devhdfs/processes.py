@@ -52,7 +52,8 @@ def _daemon_name(process: Path, prefix: bytes) -> str:
     except OSError:  # gone, or not ours to look at
         return ""
     ours = (one.removeprefix(prefix) for one in arguments if one.startswith(prefix))
-    return next(ours, b"").decode()
+    name = next(ours, b"").decode()
+    return "" if "/" in name else name  # else of a cluster in a directory below
 
 
 def _is_frozen(process: Path) -> bool:
