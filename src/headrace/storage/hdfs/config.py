@@ -78,11 +78,19 @@ class HdfsConfig:
         return cls(
             properties=read_site_files(directory, environment) if directory else {},
             directory=str(directory) if directory else None,
-            user=environment.get("HADOOP_USER_NAME") or getpass.getuser(),
+            user=environment.get("HADOOP_USER_NAME") or _own_name(),
             kerberos_principal=environment.get("HEADRACE_KERBEROS_PRINCIPAL"),
             kerberos_keytab=environment.get("HEADRACE_KERBEROS_KEYTAB"),
             kerberos_cache=environment.get("KRB5CCNAME"),
         )
+
+
+def _own_name() -> str:
+    """Return who this process runs as; in containers a number may have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _directory(environment: Mapping[str, str]) -> Path | None:

@@ -28,7 +28,7 @@ class WebHdfs:
     """The HTTP ports of a cluster's NameNodes; connections are kept open. Thread-safe."""
 
     def __init__(self, address: HdfsAddress, config: HdfsConfig) -> None:
-        self._addresses = list(address.web)
+        self._addresses: Sequence[str] = address.web
         self._user = config.user
         self._timeout_s = config.namenode_timeout_s
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class WebHdfs:
         try:
             blocks = answer["BlockLocations"]["BlockLocation"]
             return [_block_place(block) for block in blocks]
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(
                 f"cannot locate {path}: {self._addresses[0]} answered without block locations; "
                 "is it the HTTP port of a NameNode of Hadoop 3?"
@@ -66,7 +66,7 @@ class WebHdfs:
 
     def _ask(self, path: str, target: str) -> Any:
         answers = []
-        for address in list(self._addresses):
+        for address in self._addresses:
             try:
                 status, body = self._get(address, target)
             except (OSError, http.client.HTTPException) as error:
@@ -127,8 +127,7 @@ class WebHdfs:
 
     def _prefer(self, address: str) -> None:
         """Ask this one first from now on."""
-        with self._lock:
-            self._addresses.sort(key=lambda other: other != address)
+        self._addresses = sorted(self._addresses, key=lambda other: other != address)
 
 
 def _block_place(block: Mapping[str, Any]) -> BlockPlace:
