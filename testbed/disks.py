@@ -135,4 +135,5 @@ def _system(device: str) -> Path:
 
 
 def _unescape(text: str) -> str:
-    return text.encode().decode("unicode_escape")
+    """Return a path as it is: some bytes are written in octal (proc(5))."""
+    return text.encode().decode("unicode_escape").encode("latin-1").decode()

@@ -125,7 +125,7 @@ def open_tun(namespace: str) -> int:
 
 
 def main(argument: str) -> None:
-    """Open both ends, say so on standard output, and relay until standard input closes."""
+    """Open both ends, say so on standard output, and relay until it is killed."""
     given = json.loads(argument)
     ends = open_tun(given["namespaces"][0]), open_tun(given["namespaces"][1])
     shape = given["bytes_per_s"], given["delay_s"], given["queue_s"]
