@@ -40,6 +40,9 @@ log = logging.getLogger("headrace.agent.registry")
 MAX_STEP = 1 << 53
 """Largest step that a job may start at."""
 
+MOST_AGENTS = 4096
+"""Most agents of one job: an agent places whole batches over all of them."""
+
 MAX_BATCH = 1 << 20
 """Most samples of one global batch."""
 
@@ -279,10 +282,15 @@ def _check(name: str, message: RegisterJob) -> None:
 
 
 def _check_roster(roster: tuple[RosterEntry, ...]) -> None:
-    names = [entry.name for entry in roster]
-    if not names or len(set(names)) < len(names):
+    names = {entry.name for entry in roster}
+    if len(roster) > MOST_AGENTS:
         raise ConfigError(
-            f"the roster {names} has a name twice, or none; give each agent its own --name"
+            f"the roster has {len(roster)} agents; a job may have {MOST_AGENTS}: give it fewer"
+        )
+    if len(names) < len(roster) or not roster:
+        raise ConfigError(
+            f"the roster of {len(roster)} agents has a name twice, or none; "
+            "give each agent its own --name"
         )
 
 

@@ -77,6 +77,7 @@ class Placement:
         self._keys = _keys(self._names)
         self._weights = np.array([entry.weight for entry in roster], dtype=np.uint64)
         self._by_name = np.array(sorted(range(len(roster)), key=self._names.__getitem__))
+        self._classes = _by_weight(self._weights, self._by_name)
         self._beside: dict[str, list[int]] = {}
         for index in self._by_name.tolist():
             for host in set(roster[index].hosts):
@@ -149,9 +150,7 @@ class Placement:
 
         Among equal weights the shortest waiting time is the highest hash.
         """
-        weights = self._weights[self._by_name]
-        classes = [self._by_name[weights == weight] for weight in np.unique(weights)]
-        return np.stack([self._highest(mixed, members) for members in classes], axis=1)
+        return np.stack([self._highest(mixed, members) for members in self._classes], axis=1)
 
     def _highest(self, mixed: Words, members: Agents) -> Agents:
         winner = np.zeros(mixed.size, dtype=np.intp)
@@ -216,6 +215,13 @@ def leader(job: str, names: Sequence[str]) -> int:
     """
     scores = mix64(_keys(tuple(names)) ^ key_words(1, b"leader", job.encode()))
     return int(scores.argmax())
+
+
+def _by_weight(weights: Words, by_name: Agents) -> list[Agents]:
+    """Return the agents of each weight, in order of their names."""
+    order = by_name[np.argsort(weights[by_name], kind="stable")]
+    _, begins = np.unique(weights[order], return_index=True)
+    return np.split(order, begins[1:])
 
 
 def _mixed(samples: npt.NDArray[np.int64]) -> Words:
