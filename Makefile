@@ -25,6 +25,7 @@ check: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m bench.loader $(ARGS)
 	$(BIN)/python -m bench.wire $(ARGS)
+	$(BIN)/python -m bench.offload $(ARGS)
 
 .venv/.uv: requirements/bootstrap.txt
 	$(PYTHON) -m venv .venv

@@ -27,7 +27,6 @@ from bench.offload.reading import Reading, rate_between
 from bench.offload.result import Result, main_table, missed, others_tables, report_of
 from bench.offload.scale import QUICK
 from bench.offload.trial import Trial, side
-
 from headrace.demo.comparison import Comparison
 from headrace.demo.meter import CpuSample
 from headrace.demo.outcome import Segment

@@ -15,9 +15,8 @@ from headrace import Loader
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is no package of the wheel
 
-from bench.measuring import Report, Spent, interleaved, publish, quotients
-
 from bench import loader, wire
+from bench.measuring import Report, Spent, interleaved, publish, quotients
 
 KEYS = {"name", "date", "machine", "commit", "settings", "baseline", "headrace", "ratio", "repeats"}
 
