@@ -75,7 +75,7 @@ class Accord:
             RemoteError: the agent does not answer.
         """
         chosen = leader(self._job, [member.name for member in members])
-        self._chart.fetch(members[chosen].endpoint)
+        self._chart.fetch(_hasty(members[chosen].endpoint))
 
     def listen(self, members: Sequence[Member]) -> JobRoster:
         """Return what the first rank told an agent, and take the map that it uses.
@@ -83,15 +83,14 @@ class Accord:
         Raises:
             RemoteError: the agent does not answer.
         """
-        endpoint = members[self._rank % len(members)].endpoint
+        endpoint = _hasty(members[self._rank % len(members)].endpoint)
         heard = self._call("GET", endpoint, JobRoster)
         if heard.places != self._chart.version:
             self._chart.fetch(endpoint)
         return heard
 
     def _call(self, method: str, endpoint: Endpoint, form: type[A], message: object = None) -> A:
-        timeout_s = min(endpoint.read_timeout_s, ANSWER_S)
-        connection = Connection(replace(endpoint, read_timeout_s=timeout_s))
+        connection = Connection(_hasty(endpoint))
         try:
             return connection.call(method, self._path, form, message)
         finally:
@@ -105,3 +104,7 @@ class Accord:
             if endpoint.address not in self._unmapped:
                 self._unmapped.add(endpoint.address)
                 logger.warning("%s; it places samples without the map of blocks", error)
+
+
+def _hasty(endpoint: Endpoint) -> Endpoint:
+    return replace(endpoint, read_timeout_s=min(endpoint.read_timeout_s, ANSWER_S))
