@@ -135,12 +135,13 @@ class Group:
         return int(dict(line.split() for line in text.splitlines())["usage_usec"]) / 1e6
 
     def members(self) -> set[int]:
-        """Return its processes, and those of the groups in it; none once it was removed."""
+        """Return its processes, and those of groups at any depth; none once it was removed."""
         found: set[int] = set()
         for directory in self.directories:
-            for file in (directory / "cgroup.procs", *directory.glob("*/cgroup.procs")):
+            for group, _, _ in os.walk(directory):
                 with contextlib.suppress(OSError):
-                    found.update(int(line) for line in file.read_text().split())
+                    text = Path(group, "cgroup.procs").read_text()
+                    found.update(int(line) for line in text.split())
         return found - {0}
 
     def end(self, *, longest_s: float = ENDING_S) -> None:
@@ -162,10 +163,10 @@ class Group:
             time.sleep(_POLL_S)
 
     def remove(self) -> None:
-        """Remove it, and the groups in it; processes must have ended."""
+        """Remove it, and groups at any depth, the deepest first; processes must have ended."""
         for directory in self.directories:
-            for group in (*directory.glob("*/"), directory):
-                _remove(group)
+            for group, _, _ in os.walk(directory, topdown=False):
+                _remove(Path(group))
 
     @property
     def _controllers(self) -> str:

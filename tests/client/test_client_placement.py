@@ -244,6 +244,7 @@ def test_a_file_may_name_the_storage_nodes_beside_an_agent(
         ('[[agent]]\naddress = "http://a:1"\n[[agent]]\naddress = "http://a:1"', "twice"),
         ("agent = 3", r"write one \[\[agent\]\]"),
         ("[[agent", "not TOML"),
+        ("agent = " + 9999 * "[", "not TOML"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused_when_a_loader_is_made(

@@ -153,6 +153,17 @@ def test_a_map_that_was_cut_off_is_refused(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("ends", [[20, 10], [10, 1 << 63], [-1, 10], [1 << 61, 1 << 62]])
+def test_a_map_of_impossible_blocks_is_refused(ends: list[int]) -> None:
+    made = places_of([[blocks("a", "b")]])
+    packed = np.array([end % (1 << 64) for end in ends], np.uint64).tobytes()
+    wrong = msgspec.structs.replace(made.sources[0], ends=packed)
+    with pytest.raises(CallerError, match="map of blocks"):
+        Whereabouts(
+            msgspec.structs.replace(made, sources=(wrong,)), job_of(index_of(location("x", 0, 1)))
+        )
+
+
 def test_a_row_of_parquet_needs_its_columns_and_compressed_text_its_whole_file() -> None:
     columns = (
         Member(field="image", name="image", offset=500, length=200),

@@ -152,7 +152,9 @@ def test_the_members_of_a_bed_are_those_of_its_hosts(second: Trees) -> None:
     for host, pids in (("a", "11\n12\n"), ("b", "13\n")):
         Group(second, f"bed/{host}").make()
         (second.cpu / "bed" / host / "cgroup.procs").write_text(pids)
-    assert Group(second, "bed").members() == {11, 12, 13}
+    (inner := second.cpu / "bed" / "b" / "made" / "by-a-program").mkdir(parents=True)
+    (inner / "cgroup.procs").write_text("14\n")
+    assert Group(second, "bed").members() == {11, 12, 13, 14}
     assert Group(second, "gone").members() == set()
 
 

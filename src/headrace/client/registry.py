@@ -113,7 +113,7 @@ class FileRegistry:
     def _agents(self, text: bytes) -> list[ListedAgent]:
         try:
             document = tomllib.loads(text.decode())
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise ConfigError(f"{self._url} is not TOML: {error}") from error
         _require_keys(self._url, document, ("agent",))
         tables = document.get("agent", [])

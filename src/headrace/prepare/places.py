@@ -29,6 +29,9 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 T = TypeVar("T")
 
+MOST_BYTES = 1 << 61
+"""Most bytes that a map's datasets may have each."""
+
 
 def places_of(sources: Sequence[Sequence[Blocks]], *, reason: str = "") -> JobPlaces:
     """Return the map to be sent; the same blocks give the same version, whoever asked for them.
@@ -103,9 +106,11 @@ class Whereabouts:
         held = _HeldBlocks(blocks, files=where.file_count, sets=len(self._sets.values))
         first, last = held.around(where)
         result = np.where(first < 0, 0, held.sets[first]) if held.sets.size else first * 0
-        for row in np.flatnonzero(first < last).tolist():
-            parts = held.parts(first[row], last[row], where.begins[row], where.ends[row])
-            result[row] = self._holding_most(parts)
+        crossing = np.flatnonzero(first < last)
+        spans = np.stack([first, last, where.begins, where.ends], axis=1)[crossing]
+        distinct, which = np.unique(spans, axis=0, return_inverse=True)  # rows share row groups
+        most = [self._holding_most(held.parts(*span)) for span in distinct.tolist()]
+        result[crossing] = np.array(most, np.int64)[which.reshape(-1)]
         return result
 
     def _holding_most(self, parts: Iterable[tuple[int, int]]) -> int:
@@ -138,6 +143,7 @@ class _HeldBlocks:
         some = counts > 0
         sizes[some] = ends[self._behind[some] - 1]
         self._bases = np.cumsum(sizes) - sizes
+        _check_ends(ends, (self._behind - counts)[some], sizes)
         self._ends = ends + np.repeat(self._bases, counts)
 
     def around(self, where: Extents) -> tuple[Numbers, Numbers]:
@@ -173,6 +179,13 @@ class _Numbered(Generic[T]):
             found = self._numbers[value] = len(self.values)
             self.values.append(value)
         return found
+
+
+def _check_ends(ends: Numbers, first: Numbers, sizes: Numbers) -> None:
+    steps = np.diff(ends, prepend=0)
+    steps[first] = ends[first]
+    if (steps < 0).any() or (ends < 0).any() or sizes.sum(dtype=np.float64) > MOST_BYTES:
+        raise CallerError("the map of blocks has blocks out of order, or impossibly long ones")
 
 
 def _check_sets(places: JobPlaces) -> None:
