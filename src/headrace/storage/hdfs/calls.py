@@ -95,8 +95,8 @@ class Calls:
     def _hire(self) -> None:
         """Start one more thread if there may be one more."""
         if not self._closed and self._threads < min(self._most, self._limit + len(self._abandoned)):
-            self._threads += 1
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            self._threads += 1  # not if there was no memory for one
 
     def _work(self) -> None:
         while self._do_next():
