@@ -147,7 +147,7 @@ class Scenario:
         """
         try:
             values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise ConfigError(f"{source} is not TOML: {error}") from error
         try:
             return _from_mapping(values)

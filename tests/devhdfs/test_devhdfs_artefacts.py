@@ -46,6 +46,12 @@ def test_an_old_java_is_refused_by_its_version(tmp_path: Path) -> None:
         find_java({"JAVA_HOME": str(tmp_path)})
 
 
+def test_a_java_that_is_no_program_is_said(tmp_path: Path) -> None:
+    java(tmp_path).write_bytes(b"garbage")
+    with pytest.raises(ConfigError, match="point JAVA_HOME at another Java"):
+        find_java({"JAVA_HOME": str(tmp_path)})
+
+
 def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     wanted = java(tmp_path)
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}) == wanted

@@ -49,9 +49,14 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def _require_recent(java: str) -> None:
-    told = subprocess.run(
-        [java, "-version"], check=False, capture_output=True, text=True, timeout=60
-    )
+    try:
+        told = subprocess.run(
+            [java, "-version"], check=False, capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(
+            f"{java} does not tell its version ({error}); point JAVA_HOME at another Java"
+        ) from error
     version = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
     if version is None or int(version.group(1)) < JAVA_VERSION:
         said = (told.stderr or told.stdout).strip().partition("\n")[0]

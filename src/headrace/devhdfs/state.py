@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -86,6 +87,15 @@ def end_cluster(record: Record) -> int:
     return ended
 
 
+def _require_own(folder: Path) -> None:
+    """Check that nobody else wrote what is recorded in a folder: records say what is removed."""
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
+        raise CallerError(
+            f"{folder} belongs to someone else; set XDG_STATE_HOME to a directory of yours"
+        )
+
+
 class Register:
     """The recorded clusters of one user, a JSON file each."""
 
@@ -104,7 +114,10 @@ class Register:
         try:
             return Register(state / "headrace" / "devhdfs")
         except OSError:
-            return Register(Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}" / "devhdfs")
+            ours = Path(tempfile.gettempdir()) / f"headrace-{os.getuid()}"
+            ours.mkdir(mode=0o700, exist_ok=True)
+            _require_own(ours)
+            return Register(ours / "devhdfs")
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
