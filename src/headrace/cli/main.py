@@ -1,16 +1,14 @@
-"""The ``headrace`` command: finds the verb, and turns errors into one line and an exit code."""
+"""The ``headrace`` command: finds the verb."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import sys
-import traceback
-from typing import Any
 
 import click
 
-from headrace.core.errors import HeadraceError
+from headrace.cli.running import run_command
 
 VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
@@ -20,7 +18,6 @@ VERBS = {
     "index": ("headrace.cli.index", "List a dataset's samples and where their bytes are."),
     "inspect": ("headrace.cli.inspect", "Describe a dataset: counts, bytes, cost, what is broken."),
 }
-INTERRUPTED = 130
 
 
 class VerbGroup(click.Group):
@@ -74,22 +71,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors become one line on standard error."""
-    debug = "--debug" in arguments
-    try:
-        result: Any = cli.main(args=arguments, prog_name="headrace", standalone_mode=False)
-    except click.exceptions.Exit as leaving:
-        return leaving.exit_code
-    except click.ClickException as error:
-        error.show()
-        return 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("headrace: interrupted", err=True)
-        return INTERRUPTED
-    except BrokenPipeError:
-        return 0
-    except (HeadraceError, OSError) as error:  # such as a full disk below standard output
-        if debug:
-            traceback.print_exc()
-        click.echo(f"headrace: {error}", err=True)
-        return error.exit_code if isinstance(error, HeadraceError) else 1
-    return result if isinstance(result, int) else 0
+    return run_command(cli, arguments, program="headrace")

@@ -1,0 +1,45 @@
+"""Runs a command line: errors become one line on standard error and an exit code."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from headrace.core.errors import HeadraceError
+
+INTERRUPTED = 130
+
+
+def run_command(command: click.Command, arguments: Sequence[str], *, program: str) -> int:
+    """Run one command and return its exit code.
+
+    0 done, 1 it ran and the answer is bad, 2 the call is wrong, 3 something remote failed, 130
+    interrupted.
+
+    Args:
+        command: It has the option ``--debug``, with which the traceback of an error is shown.
+        arguments: Without the program's name.
+        program: How users call it; messages begin with its last word.
+    """
+    name = program.rpartition(" ")[2]
+    try:
+        result: Any = command.main(args=arguments, prog_name=program, standalone_mode=False)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo(f"{name}: interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return 0
+    except (HeadraceError, OSError) as error:  # such as a full disk below standard output
+        if "--debug" in arguments:
+            traceback.print_exc()
+        click.echo(f"{name}: {error}", err=True)
+        return error.exit_code if isinstance(error, HeadraceError) else 1
+    return result if isinstance(result, int) else 0
