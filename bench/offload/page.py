@@ -189,8 +189,8 @@ def _sweep(result: Result) -> Figure:
 
 
 def _facts(result: Result) -> Facts:
-    made_at, measured = provenance(), result.measured
-    machine, main = made_at.machine, measured.main
+    measured = result.measured
+    main = measured.main
     ratios = main.comparison.repeats
     tried = "; ".join(
         f"{workers} x {depth}: {seconds(step_s)} a step"
@@ -199,14 +199,7 @@ def _facts(result: Result) -> Facts:
     return Facts(
         title="How to doubt this",
         items=(
-            ("command", made_at.command),
-            ("date", made_at.date),
-            (
-                "machine",
-                f"{machine.cpu}, {machine.cpus_usable} CPUs, {bytes_(machine.memory_bytes)}, "
-                f"{machine.system}, Python {machine.python}",
-            ),
-            ("commit", made_at.commit),
+            *provenance().facts(),
             ("premise", premise_line(main.premise)),
             *((name, premise_line(trial.premise)) for name, trial in result.others.items()),
             ("baseline", f"{result.baseline_name}. Tried, workers x batches ahead: {tried}"),

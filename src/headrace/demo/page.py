@@ -149,7 +149,7 @@ def _rest(samples: Sequence[CpuSample], side: str, *known: Sequence[float]) -> l
 
 
 def _facts(result: DemoResult) -> Facts:
-    made_at, machine, dataset = result.provenance, result.provenance.machine, result.dataset
+    dataset = result.dataset
     plan = result.main.segments[0].plan
     substituted = {
         sample: reason
@@ -159,14 +159,7 @@ def _facts(result: DemoResult) -> Facts:
     return Facts(
         title="How to doubt this",
         items=(
-            ("command", made_at.command),
-            ("date", made_at.date),
-            (
-                "machine",
-                f"{machine.cpu}, {machine.cpus_usable} CPUs, {bytes_(machine.memory_bytes)}, "
-                f"{machine.system}, Python {machine.python}",
-            ),
-            ("commit", made_at.commit),
+            *result.provenance.facts(),
             ("premise", premise_line(result.premise)),
             ("premise off", premise_line(result.premise_off)),
             (

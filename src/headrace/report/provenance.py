@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.report.units import bytes_
+
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The host a measurement ran on."""
@@ -34,6 +36,20 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Abbreviated commit of the source tree, ``+`` when files differ; ``unknown`` outside one."""
 
     command: str
+
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Return it for people: pairs of name and value."""
+        one = self.machine
+        machine = (
+            f"{one.cpu}, {one.cpus_usable} CPUs, {bytes_(one.memory_bytes)}, {one.system}, "
+            f"Python {one.python}"
+        )
+        return (
+            ("command", self.command),
+            ("date", self.date),
+            ("machine", machine),
+            ("commit", self.commit),
+        )
 
 
 def provenance() -> Provenance:
