@@ -39,7 +39,13 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--datanodes", type=click.IntRange(1, 64), default=3, show_default=True)
+@click.option(
+    "--datanodes",
+    type=click.IntRange(1, 64),
+    default=3,
+    show_default=True,
+    help="Processes that hold blocks, about 200 MB of memory each.",
+)
 @click.option(
     "--namenodes",
     type=click.IntRange(1, 2),
@@ -47,8 +53,16 @@ def command() -> None:
     show_default=True,
     help="2: an active and a standby one, as a nameservice.",
 )
-@click.option("--block-size", type=ByteSize(), default="8MiB", show_default=True)
-@click.option("--replication", type=click.IntRange(1, 64), default=3, show_default=True)
+@click.option(
+    "--block-size", type=ByteSize(), default="8MiB", show_default=True, help="Of new files."
+)
+@click.option(
+    "--replication",
+    type=click.IntRange(1, 64),
+    default=3,
+    show_default=True,
+    help="Copies of each block, on as many DataNodes as there are.",
+)
 @click.option(
     "--bandwidth", type=ByteSize(), help="Bytes per second that each DataNode serves at most."
 )
