@@ -153,11 +153,12 @@ def test_every_rank_count_sees_the_same_samples(dataset: Path, pipeline: Pipelin
 
 @contextmanager
 def killing_workers(agent: LocalAgent, every_s: float) -> Iterator[list[int]]:
-    """SIGKILL the agent's workers in turn, one every so often."""
+    """SIGKILL the agent's workers in turn, one every so often, once it transforms."""
     killed: list[int] = []
     stop = threading.Event()
 
     def kill_one() -> None:
+        wait_until_proven(agent)
         while not stop.wait(every_s):
             workers = psutil.Process(agent.pid).children()
             oldest = min(workers, key=lambda worker: worker.create_time(), default=None)
@@ -205,12 +206,16 @@ def test_an_agent_that_dies_and_comes_back_is_used_again(
                 agent.kill()
             if step == 6:
                 agent.start()
-            if step == 9:
                 wait_until_proven(agent)
-            time.sleep(0.25)
 
         digests, counts = run_epochs(
-            dataset, pipeline, agents=[agent.address], token=agent.token, between=between
+            dataset,
+            pipeline,
+            agents=[agent.address],
+            token=agent.token,
+            between=between,
+            prefetch_steps=2,
+            patience_s=20.0,
         )
         served = agent_statistics(agent)
     assert digests == expected
