@@ -112,6 +112,8 @@ def test_a_mistyped_path_is_answered_with_the_nearest(
         HdfsStorage(f"{hdfs_dir}/trian/deep", config)
     with pytest.raises(NotFoundError, match="name the directory"):
         HdfsStorage(f"{hdfs_dir}/train/0001.tar", config)
+    with pytest.raises(NotFoundError, match="name a file$"):
+        storage.stat("train")
 
 
 def test_a_url_without_a_namenode_is_that_of_the_configuration(

@@ -77,7 +77,9 @@ class Whereabouts:
     """
 
     def __init__(self, places: JobPlaces, job: OpenJob) -> None:
-        if not places.version or len(places.sources) != len(job.sources):
+        if not places.version:
+            raise CallerError("the map of blocks has no version: it says that nothing is known")
+        if len(places.sources) != len(job.sources):
             raise CallerError(
                 f"the map of blocks is of {len(places.sources)} datasets, the job has "
                 f"{len(job.sources)}; it belongs to another job"

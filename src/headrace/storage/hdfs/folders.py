@@ -37,6 +37,8 @@ def did_you_mean(namenodes: NameNodes, path: str) -> str:
             continue
         except HeadraceError:  # the hint is not worth another error
             return _SPELLING
+        if name in names:  # it is there, and is not what was asked for
+            return ""
         close = get_close_matches(name, names, n=1, cutoff=0.6)
         return f"; did you mean {posixpath.join(parent, close[0])}?" if close else _SPELLING
     return _SPELLING
