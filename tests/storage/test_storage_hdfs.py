@@ -112,7 +112,7 @@ def test_a_mistyped_path_is_answered_with_the_nearest(
         HdfsStorage(f"{hdfs_dir}/trian/deep", config)
     with pytest.raises(NotFoundError, match="name the directory"):
         HdfsStorage(f"{hdfs_dir}/train/0001.tar", config)
-    with pytest.raises(NotFoundError, match="name a file$"):
+    with pytest.raises(NotFoundError, match=r"name a file$"):
         storage.stat("train")
 
 
