@@ -49,7 +49,7 @@ def misbehaving(dataset: Path) -> Iterator[LocalAgent]:
     """An agent that may run the tests' bad ops, within tight limits."""
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    options = ["--allow-op", "ops_for_tests:*", "--workers", "1", "--task-seconds", "2"]
+    options = ["--allow-op", "ops_for_tests:*", "--workers", "1", "--task-seconds", "5"]
     options += ["--worker-memory", "512MiB", "--memory", "64MiB", *QUIET]
     with LocalAgent([dataset.parent], options=options) as agent:
         yield agent
@@ -67,7 +67,7 @@ def children(agent: LocalAgent) -> list[psutil.Process]:
         return []
 
 
-@pytest.mark.parametrize(("op", "says"), [("hang", "2 s"), ("die", "-9"), ("devour", "memory")])
+@pytest.mark.parametrize(("op", "says"), [("hang", "5 s"), ("die", "-9"), ("devour", "memory")])
 def test_a_sample_that_ends_its_worker_twice_comes_raw_and_others_go_on(
     misbehaving: LocalAgent, dataset: Path, op: str, says: str
 ) -> None:
