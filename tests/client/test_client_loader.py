@@ -272,6 +272,24 @@ def test_storage_that_fails_for_good_ends_the_loop_and_replaces_nothing(
         assert next(iter(loader)).step == 0
 
 
+def test_storage_that_was_patient_by_itself_is_not_asked_again_and_said_to_fail(
+    dataset: Path,
+    pipeline: Pipeline,
+    failing: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with loading(dataset, pipeline=pipeline, batch_size=1, workers=1, prefetch_steps=1) as loader:
+        failing[0] = maker.TRIES - 1
+        assert next(iter(loader)).step == 0, "the last attempt comes through"
+        assert "the mount is gone; trying again for a while" in caplog.text
+        monkeypatch.setattr(maker, "TRY_FOR_S", -1.0)
+        failing[0] = 100
+        with pytest.raises(StorageError, match="the mount is gone"):
+            list(loader)
+        assert failing[0] >= 100 - 2, "one attempt for each sample that was in the making"
+
+
 def test_a_file_that_could_not_be_read_when_indexed_is_replaced(
     tmp_path: Path, dataset: Path, pipeline: Pipeline
 ) -> None:

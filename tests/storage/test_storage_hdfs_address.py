@@ -108,6 +108,14 @@ def test_hadoop_home_leads_to_its_configuration(tmp_path: Path) -> None:
     assert HdfsConfig.from_environment({}).directory is None
 
 
+def test_waits_may_be_set_in_the_environment() -> None:
+    read = HdfsConfig.from_environment({"HEADRACE_HDFS_OUTAGE_S": "2.5"})
+    assert (read.outage_s, read.read_timeout_s) == (2.5, HdfsConfig().read_timeout_s)
+    for wrong in ("soon", "0"):
+        with pytest.raises(ConfigError, match=r"HEADRACE_HDFS|outage_s"):
+            HdfsConfig.from_environment({"HEADRACE_HDFS_OUTAGE_S": wrong})
+
+
 def test_a_configuration_that_is_not_there_or_not_xml_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no directory"):
         HdfsConfig.from_environment({"HADOOP_CONF_DIR": str(tmp_path / "nowhere")})

@@ -37,6 +37,7 @@ from headrace.agent.tasks import (
     encode,
     name_of,
 )
+from headrace.storage.hdfs.config import WAIT_VARIABLES
 
 log = logging.getLogger("headrace.agent.workers")
 
@@ -182,7 +183,7 @@ class WorkerPool:
                 *self._command(theirs.fileno()),
                 stdin=DEVNULL,
                 pass_fds=(theirs.fileno(), self._arena.fd),
-                env={**os.environ, **_ONE_THREAD},
+                env={**os.environ, **_ONE_THREAD, **_waits(self._limits.task_s)},
                 start_new_session=True,  # Ctrl-C in a terminal ends the agent, and it its workers
             )
         worker = _Worker(process, self._heard)
@@ -235,6 +236,11 @@ class WorkerPool:
             f"{name_of(worker.task)}: its worker ended with {worker.process.returncode}"
         )
         self._report(Failed(ticket=ticket, code="crashed", reason=reason))
+
+
+def _waits(task_s: float) -> dict[str, str]:
+    """Return how patient a worker's readers of HDFS are: they give up before it is given up."""
+    return dict.fromkeys(WAIT_VARIABLES.values(), f"{task_s / 3:g}")
 
 
 class _Worker(asyncio.Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from headrace.client.complaints import Complaints
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
     CorruptSampleError,
@@ -26,7 +27,10 @@ from headrace.wire.frames import FrameHeader
 
 TRIES = 8
 """Attempts to get a sample's bytes from storage, or from agents where there is no other way:
-about 17 s."""
+about 17 s where each fails at once."""
+
+TRY_FOR_S = 20.0
+"""No further attempt is begun after so long: a store that waits by itself has been patient [s]."""
 
 RETRY_DELAY_S = 0.2
 LONGEST_DELAY_S = 5.0
@@ -93,6 +97,7 @@ class Maker:
         self._fetch_raw = fetch_raw
         self._allowed_ops = allowed_ops
         self._pause = pause
+        self._complaints = Complaints()
         self._substitutes = Substitutes(job)
         self._preparers = [job.preparer(source) for source in range(len(job.sources))]
 
@@ -152,6 +157,8 @@ class Maker:
         try:
             return make()
         except SPOILED as error:
+            if isinstance(error, StaleIndexError):
+                self._complaints.warn("stale", f"{error}; until then others stand in for it")
             return self.replacement(key, str(error))
         except UNREADABLE as error:
             if not self._is_known_broken(key):
@@ -215,10 +222,14 @@ class Maker:
         return self._job.place(key.sample).location.broken is not None
 
     def _patiently(self, read: Callable[[], T], *, tries: int) -> T:
+        begin = time.monotonic()
         for delay_s in _delays(tries):
             try:
                 return read()
-            except RemoteError:
+            except RemoteError as error:
+                if time.monotonic() - begin > TRY_FOR_S:
+                    raise
+                self._complaints.warn("unreadable", f"{error}; trying again for a while")
                 self._pause(delay_s)
         return read()
 

@@ -7,9 +7,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from headrace.core.errors import ConfigError
 from headrace.storage.hdfs.sitefiles import read_site_files
+
+WAIT_VARIABLES = {
+    "outage_s": "HEADRACE_HDFS_OUTAGE_S",
+    "read_timeout_s": "HEADRACE_HDFS_READ_TIMEOUT_S",
+}
+"""Option → variable of the environment that sets it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,10 +76,12 @@ class HdfsConfig:
         """Read what Hadoop's tools read, once.
 
         ``HADOOP_CONF_DIR`` (or ``$HADOOP_HOME/etc/hadoop``), ``HADOOP_USER_NAME``,
-        ``KRB5CCNAME``, ``HEADRACE_KERBEROS_PRINCIPAL``, ``HEADRACE_KERBEROS_KEYTAB``.
+        ``KRB5CCNAME``, ``HEADRACE_KERBEROS_PRINCIPAL``, ``HEADRACE_KERBEROS_KEYTAB``, and
+        ``WAIT_VARIABLES``.
 
         Raises:
-            ConfigError: a named directory is not there, or its files are not XML.
+            ConfigError: a named directory is not there, its files are not XML, or a wait is no
+                number.
         """
         directory = _directory(environment)
         return cls(
@@ -82,7 +91,24 @@ class HdfsConfig:
             kerberos_principal=environment.get("HEADRACE_KERBEROS_PRINCIPAL"),
             kerberos_keytab=environment.get("HEADRACE_KERBEROS_KEYTAB"),
             kerberos_cache=environment.get("KRB5CCNAME"),
+            **_waits(environment),
         )
+
+
+def _waits(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the waits that the environment sets, by option [s]."""
+    return {
+        option: _seconds(variable, environment[variable])
+        for option, variable in WAIT_VARIABLES.items()
+        if environment.get(variable)
+    }
+
+
+def _seconds(variable: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ConfigError(f"{variable}={text!r} must be seconds, as 30 or 2.5") from error
 
 
 def _own_name() -> str:
