@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench.offload.counters import AGENTS, BACKGROUND, DATANODES, TRAINER
 from bench.offload.premise import premise_line
@@ -17,12 +17,12 @@ from bench.offload.result import (
     premise_told,
 )
 from bench.offload.trial import Trial, side
-from headrace.demo.drawings import headlines, loop_time, ready_batches, waits
+from headrace.demo.drawings import loop_time, ready_batches, waits
 from headrace.demo.meter import CpuSample
 from headrace.report import plots
-from headrace.report.blocks import Block, Facts, Figure, Page, Prose
+from headrace.report.blocks import Block, Facts, Figure, Headline, Headlines, Page, Prose
 from headrace.report.provenance import provenance
-from headrace.report.units import bytes_, percent, ratio, seconds
+from headrace.report.units import bytes_, percent, ratio, seconds, significant
 
 
 def report_page(result: Result, cpu: Sequence[CpuSample]) -> Page:
@@ -35,7 +35,7 @@ def report_page(result: Result, cpu: Sequence[CpuSample]) -> Page:
     main = result.measured.main
     sweep = (_sweep(result),) if result.measured.sweep else ()
     blocks: tuple[Block, ...] = (
-        headlines(main.comparison),
+        _headlines(main),
         Prose(text=premise_told(result)),
         main_table(result),
         waits(main.comparison),
@@ -62,6 +62,27 @@ def _lead(result: Result) -> str:
         f"{percent(baseline.stall_share.median)} of its time for data; with headrace, whose agents "
         f"prepare samples beside the DataNodes, {percent(ours.stall_share.median)}. Every batch is "
         "the same, bit by bit."
+    )
+
+
+def _headlines(trial: Trial) -> Headlines:
+    """Return the four ratios as the table tells them: medians over the pairs of segments."""
+    baseline, ours, ratios = side(trial.of(BASELINE)), side(trial.of(OURS)), trial.ratios()
+    told: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
+        ("stall", "time waiting for data", "stall_share", percent),
+        ("p99", "P99 wait per step", "wait_p99_s", seconds),
+        ("trainer_cpu", "trainer CPU per sample", "trainer_cpu_s_per_sample", seconds),
+        ("throughput", "samples per second", "samples_per_s", significant),
+    )
+    return Headlines(
+        items=tuple(
+            Headline(
+                value=f"× {ratio(ratios[name].median)}",
+                label=label,
+                detail=f"{tell(getattr(baseline, key).median)} → {tell(getattr(ours, key).median)}",
+            )
+            for name, label, key, tell in told
+        )
     )
 
 
