@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,18 +26,22 @@ LITTLE_MEMORY = ("--worker-memory", "512MiB")
 
 Between = Callable[[int], None]
 
+_NUMBERS = itertools.count(1)
+"""Of the datasets in the cluster: an index belongs to the files that it was made of."""
+
 
 def upload(dataset: Path, cluster: Cluster) -> str:
-    """Copy a directory into a cluster, but for hidden folders; return its URL there."""
+    """Copy a directory into a new one of a cluster, but for hidden folders; return its URL."""
+    folder = f"agents-{next(_NUMBERS)}"
     storage = open_storage(f"{cluster.url}/")
 
     def copy(file: Path) -> None:
-        storage.write(f"agents/{file.relative_to(dataset)}", file.read_bytes())
+        storage.write(f"{folder}/{file.relative_to(dataset)}", file.read_bytes())
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(copy, dataset.glob("[!.]*/*")))
     storage.close()
-    return f"{cluster.url}/agents"
+    return f"{cluster.url}/{folder}"
 
 
 def run_epoch(loader: Loader, between: Between = lambda _: None) -> tuple[list[str], Counts]:
