@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,13 +26,10 @@ LITTLE_MEMORY = ("--worker-memory", "512MiB")
 
 Between = Callable[[int], None]
 
-_NUMBERS = itertools.count(1)
-"""Of the datasets in the cluster: an index belongs to the files that it was made of."""
-
 
 def upload(dataset: Path, cluster: Cluster) -> str:
     """Copy a directory into a new one of a cluster, but for hidden folders; return its URL."""
-    folder = f"agents-{next(_NUMBERS)}"
+    folder = f"agents-{secrets.token_hex(4)}"  # an index belongs to the files it was made of
     storage = open_storage(f"{cluster.url}/")
 
     def copy(file: Path) -> None:
