@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.core.errors import ConfigError
+from headrace.core.keys import key_hint
 
 _T = TypeVar("_T")
 
@@ -24,9 +24,7 @@ def build(kind: type[_T], values: object, *, where: str) -> _T:
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"keys are {', '.join(known)}"
-            raise ConfigError(f"unknown key {key!r} in {where}; {hint}")
+            raise ConfigError(f"unknown key {key!r} in {where}; {key_hint(key, list(known))}")
     for name, field in known.items():
         if name not in table and field.default is field.default_factory is MISSING:
             raise ConfigError(f"{where} lacks the key {name!r}")

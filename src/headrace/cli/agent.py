@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import tomllib
@@ -17,6 +16,7 @@ import msgspec
 
 from headrace.cli.sizes import ByteSize
 from headrace.core.errors import ConfigError, NotFoundError
+from headrace.core.keys import key_hint
 
 if TYPE_CHECKING:
     from headrace.agent.agent import ReadyMessage
@@ -82,9 +82,7 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
     values = _read_toml(path)
     for key, value in values.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"keys are {', '.join(known)}"
-            raise ConfigError(f"{path}: unknown key {key!r}; {hint}")
+            raise ConfigError(f"{path}: unknown key {key!r}; {key_hint(key, known)}")
         _require_form(path, key, value)
     context.default_map = {key.replace("-", "_"): value for key, value in values.items()}
 

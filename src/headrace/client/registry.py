@@ -12,7 +12,6 @@ The form of the file::
 
 from __future__ import annotations
 
-import difflib
 import logging
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.core.errors import ConfigError, HeadraceError
+from headrace.core.keys import key_hint
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 from headrace.wire.endpoint import Endpoint
@@ -149,6 +149,4 @@ def is_registry_file(agents: object) -> bool:
 def _require_keys(url: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"keys are {', '.join(known)}"
-            raise ConfigError(f"{url}: unknown key {key!r}; {hint}")
+            raise ConfigError(f"{url}: unknown key {key!r}; {key_hint(key, known)}")
