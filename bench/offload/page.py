@@ -17,7 +17,7 @@ from bench.offload.result import (
     premise_told,
 )
 from bench.offload.trial import Trial, side
-from headrace.demo.drawings import loop_time, ready_batches, waits
+from headrace.demo.drawings import loop_time, ready_batches, segment_spans, waits
 from headrace.demo.meter import CpuSample
 from headrace.report import plots
 from headrace.report.blocks import Block, Facts, Figure, Headline, Headlines, Page, Prose
@@ -148,20 +148,11 @@ def _cpu_over_time(trial: Trial, cpu: Sequence[CpuSample]) -> Figure:
         ],
         cores=quotas.all_storage,
     )
-    spans = [
-        plots.Span(
-            begin=segment.steps[0].begin_s - origin,
-            end=segment.steps[-1].end_s - origin,
-            label="headrace" if segment.plan.mode == OURS else "baseline",
-            colour=plots.OURS if segment.plan.mode == OURS else plots.BASELINE,
-        )
-        for segment in segments
-    ]
     return Figure(
         title="CPU of both sides over time",
         svg=plots.areas(
             [("Trainer host, of its quota", trainer), ("Storage hosts, of their quotas", storage)],
-            spans,
+            segment_spans(segments, origin_s=origin),
             x_label="time [s]",
             y_label="used",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.demo.comparison import Comparison
@@ -49,6 +50,19 @@ def headlines(comparison: Comparison) -> Headlines:
             ),
         )
     )
+
+
+def segment_spans(segments: Sequence[Segment], *, origin_s: float) -> list[plots.Span]:
+    """Return when each segment ran, from ``origin_s`` on, in its loader's name and colour [s]."""
+    return [
+        plots.Span(
+            begin=max(0.0, segment.steps[0].begin_s - origin_s),
+            end=segment.steps[-1].end_s - origin_s,
+            label="headrace" if segment.plan.mode == "headrace" else "baseline",
+            colour=plots.OURS if segment.plan.mode == "headrace" else plots.BASELINE,
+        )
+        for segment in segments
+    ]
 
 
 @dataclass(frozen=True, slots=True)

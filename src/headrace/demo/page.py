@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from headrace.demo.drawings import headlines, loop_time, ready_batches, waits
+from headrace.demo.drawings import headlines, loop_time, ready_batches, segment_spans, waits
 from headrace.demo.meter import CpuSample
 from headrace.demo.premise import premise_line
 from headrace.demo.result import DemoResult, tables
@@ -115,20 +115,11 @@ def _cpus(result: DemoResult) -> Figure:
         plots.Series(label="agents", colour=plots.OURS, x=at, y=agents),
         plots.Series(label="other", colour=plots.MUTED, x=at, y=_rest(samples, "storage", agents)),
     )
-    spans = [
-        plots.Span(
-            begin=max(0.0, segment.steps[0].begin_s - origin),
-            end=segment.steps[-1].end_s - origin,
-            label="headrace" if segment.plan.mode == "headrace" else "baseline",
-            colour=plots.OURS if segment.plan.mode == "headrace" else plots.BASELINE,
-        )
-        for segment in result.segments
-    ]
     return Figure(
         title="CPU of both sides over time",
         svg=plots.areas(
             [("Trainer's CPUs", trainer), ("Storage's CPUs", storage)],
-            spans,
+            segment_spans(result.segments, origin_s=origin),
             x_label="time [s]",
             y_label="busy",
         ),
