@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from headrace.core.errors import ConfigError, DeadlineError
 from testbed.cgroups import Group
 from testbed.commands import call
@@ -218,13 +220,20 @@ def send(pids: set[int], what: signal.Signals) -> None:
             os.kill(pid, what)
 
 
+_STOPPED = (
+    psutil.STATUS_STOPPED,
+    psutil.STATUS_TRACING_STOP,
+    psutil.STATUS_ZOMBIE,
+    psutil.STATUS_DEAD,
+)
+
+
 def _is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped or has ended (proc(5))."""
+    """Return whether a process is stopped or has ended."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(pid).status() in _STOPPED
+    except psutil.NoSuchProcess:
         return True
-    return text.rpartition(")")[2].split()[0] in "TtZX"
 
 
 def _tool(name: str) -> str:

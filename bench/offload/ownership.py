@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+
+import psutil
 
 
 def parent_of(pid: int) -> int:
     """Return a process's parent; 0 when it is gone."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(pid).ppid()
+    except psutil.NoSuchProcess:
         return 0
-    return int(text.rpartition(")")[2].split()[1])
 
 
 class Ownership:

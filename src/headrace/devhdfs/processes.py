@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 _POLL_S = 0.02
 _KILL_TIMEOUT_S = 10.0
 
@@ -40,7 +42,7 @@ def marked(directory: Path) -> list[Found]:
     entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
     found = ((entry, _daemon_name(entry, prefix)) for entry in entries)
     return [
-        Found(pid=int(entry.name), name=name, is_frozen=_is_frozen(entry))
+        Found(pid=int(entry.name), name=name, is_frozen=_is_frozen(int(entry.name)))
         for entry, name in found
         if name
     ]
@@ -56,10 +58,10 @@ def _daemon_name(process: Path, prefix: bytes) -> str:
     return "" if "/" in name else name  # else of a cluster in a directory below
 
 
-def _is_frozen(process: Path) -> bool:
+def _is_frozen(pid: int) -> bool:
     try:
-        return (process / "stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except OSError:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:  # gone, or not ours to look at
         return False
 
 
