@@ -16,16 +16,16 @@ from headrace.agent.answer import RAW_AHEAD, FrameStream, RawSource
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import ServedSource
-from headrace.agent.listening import MAX_CONNECTIONS, allow_connections
 from headrace.agent.raw import ByteBudget, RawReader
 from headrace.agent.registry import Registry
-from headrace.agent.service import Impatient
 from headrace.agent.tasks import Failed, Proven
 from headrace.core.job import JobSpec, ScheduleSpec, SourceSpec
 from headrace.dataset.index import Index
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Preparer
+from headrace.wire.listening import MAX_CONNECTIONS, allow_connections
 from headrace.wire.messages import FetchRequest, Fingerprint, RegisterJob
+from headrace.wire.serving import Impatient
 
 
 class CountingReader(RawReader):

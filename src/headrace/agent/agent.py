@@ -7,37 +7,32 @@ import logging
 import os
 import signal
 import socket
-import ssl
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import msgspec
-import uvicorn
 import uvloop
-from starlette.types import ASGIApp
 
-from headrace.agent.config import AgentConfig, Listen, TlsFiles
+from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.guarding import CpuWatch
-from headrace.agent.listening import (
-    address_of,
-    allow_connections,
-    close_socket,
-    open_socket,
-)
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
 from headrace.agent.storages import warn_of_unreachable
-from headrace.core.errors import ConfigError, HeadraceError
+from headrace.core.errors import HeadraceError
+from headrace.wire.listening import (
+    Listen,
+    TlsFiles,
+    address_of,
+    close_socket,
+    open_socket,
+)
+from headrace.wire.server import Server, wait_started
 
 log = logging.getLogger("headrace.agent")
 
 HOUSEKEEPING_S = 10.0
 PARENT_PERIOD_S = 0.5
-GRACE_S = 1
-"""Answers in flight may end within this time when the agent is told to stop [s]."""
-
-_KEEP_ALIVE_S = 300
 
 
 class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +111,7 @@ class Agent:
             parent: Process id to end with; None: run on without it.
         """
         app = self._service.app()
-        servers = [_Server(app, tls) for _, tls in self._servers]
+        servers = [Server(app, tls) for _, tls in self._servers]
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -134,7 +129,7 @@ class Agent:
                     group.create_task(warn_of_unreachable(self.config.storages)),
                     group.create_task(self._follow(parent)),
                 ]
-                await _all_started(servers)
+                await wait_started(servers)
                 try:
                     on_ready(self.ready_message())
                     await self._stop.wait()
@@ -224,44 +219,6 @@ def run_agent(
             raise
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: two servers share one process here."""
-
-    def __init__(self, app: ASGIApp, tls: TlsFiles | None) -> None:
-        config = uvicorn.Config(
-            app,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            limit_concurrency=allow_connections(),
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=GRACE_S,
-            ssl_certfile=tls.cert if tls else None,
-            ssl_keyfile=tls.key if tls else None,
-        )
-        super().__init__(config)
-        self._ending = asyncio.Event()
-
-    def end(self) -> None:
-        """Let ``serve`` return after a grace period for what is in flight."""
-        self.should_exit = True
-        self._ending.set()
-
-    async def main_loop(self) -> None:
-        """Wait to be ended; the base class looks ten times a second, also when nobody is there."""
-        await self.on_tick(0)
-        await self._ending.wait()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the agent."""
-        yield
-
-
 def _listen(
     config: AgentConfig, opened: ExitStack
 ) -> Iterator[tuple[socket.socket, TlsFiles | None]]:
@@ -269,24 +226,8 @@ def _listen(
     if config.unix_path is not None:
         addresses.append((Listen(unix_path=str(config.unix_path)), None))
     if config.tls is not None:
-        _check_tls(config.tls)
+        config.tls.check()
     for listen, tls in addresses:
         sock = open_socket(listen)
         opened.callback(close_socket, sock, listen)
         yield sock, None if listen.unix_path else tls
-
-
-def _check_tls(files: TlsFiles) -> None:
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(files.cert, files.key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"TLS certificate {files.cert} and key {files.key} cannot be used: {error}; "
-            "both must be PEM files that belong together"
-        ) from error
-
-
-async def _all_started(servers: list[_Server]) -> None:
-    async with asyncio.timeout(10):
-        while not all(server.started for server in servers):
-            await asyncio.sleep(0.01)

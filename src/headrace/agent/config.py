@@ -11,49 +11,10 @@ from headrace.agent.cpu import CpuScope
 from headrace.agent.hosts import own_hosts
 from headrace.core.errors import ConfigError
 from headrace.policy.guard import GuardLimits
+from headrace.wire.listening import Listen, TlsFiles
 
 WORKERS_PER_CPU = 16
 """More worker processes only take memory, also where each waits for slow storage."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Listen:
-    """One address to listen at: TCP, or a Unix socket."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    """0: any free port; the ready line tells which."""
-
-    unix_path: str | None = None
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only this host can connect."""
-        return self.unix_path is not None or self.host in ("127.0.0.1", "::1", "localhost")
-
-    @classmethod
-    def parse(cls, text: str) -> Listen:
-        """Read ``HOST:PORT``, ``[v6]:PORT`` or ``unix:PATH``.
-
-        Raises:
-            ConfigError: it has another form.
-        """
-        if text.startswith("unix:"):
-            return cls(unix_path=str(Path(text.removeprefix("unix:")).absolute()))
-        host, separator, port = text.rpartition(":")
-        if not separator or not port.isdigit() or int(port) > 65535:
-            raise ConfigError(
-                f"listen={text!r} must be HOST:PORT (port 0: any free one) or unix:PATH"
-            )
-        return cls(host=host.strip("[]") or "0.0.0.0", port=int(port))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TlsFiles:
-    """Certificate and key of the TCP address."""
-
-    cert: Path
-    key: Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

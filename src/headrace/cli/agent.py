@@ -219,9 +219,10 @@ def command(**given: Any) -> None:
 
 
 def _config(options: Given) -> AgentConfig:
-    from headrace.agent.config import AgentConfig, Listen
+    from headrace.agent.config import AgentConfig
     from headrace.policy.guard import GuardLimits
     from headrace.wire.auth import load_token
+    from headrace.wire.listening import Listen
 
     chosen: dict[str, Any] = {
         "name": options.name,
@@ -250,7 +251,7 @@ def _config(options: Given) -> AgentConfig:
 
 
 def _tls(options: Given) -> Any:
-    from headrace.agent.config import TlsFiles
+    from headrace.wire.listening import TlsFiles
 
     if options.tls_cert is None and options.tls_key is None:
         return None

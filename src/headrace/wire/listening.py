@@ -1,4 +1,4 @@
-"""Sockets that an agent listens at: opened before anything else, so that a clash is told early."""
+"""Sockets that a daemon listens at: opened before anything else, so that a clash is told early."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import errno
 import os
 import resource
 import socket
+import ssl
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.agent.config import Listen
-from headrace.core.errors import CallerError
+from headrace.core.errors import CallerError, ConfigError
 
 SEND_TIMEOUT_S = 30.0
 """A client that takes nothing for this long is cut off, for it holds memory [s]."""
@@ -21,6 +22,61 @@ MAX_CONNECTIONS = 1 << 14
 
 _BACKLOG = 1024
 _OTHER_FILES = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listen:
+    """One address to listen at: TCP, or a Unix socket."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: any free port; the ready line tells which."""
+
+    unix_path: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this host can connect."""
+        return self.unix_path is not None or self.host in ("127.0.0.1", "::1", "localhost")
+
+    @classmethod
+    def parse(cls, text: str) -> Listen:
+        """Read ``HOST:PORT``, ``[v6]:PORT`` or ``unix:PATH``.
+
+        Raises:
+            ConfigError: it has another form.
+        """
+        if text.startswith("unix:"):
+            return cls(unix_path=str(Path(text.removeprefix("unix:")).absolute()))
+        host, separator, port = text.rpartition(":")
+        if not separator or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(
+                f"listen={text!r} must be HOST:PORT (port 0: any free one) or unix:PATH"
+            )
+        return cls(host=host.strip("[]") or "0.0.0.0", port=int(port))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TlsFiles:
+    """Certificate and key of the TCP address, PEM."""
+
+    cert: Path
+    key: Path
+
+    def check(self) -> None:
+        """Make sure that they can be used.
+
+        Raises:
+            ConfigError: they cannot be read, or do not belong together.
+        """
+        try:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(self.cert, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"TLS certificate {self.cert} and key {self.key} cannot be used: {error}; "
+                "both must be PEM files that belong together"
+            ) from error
 
 
 def open_socket(listen: Listen) -> socket.socket:
@@ -98,7 +154,7 @@ def _open_unix(path: Path) -> socket.socket:
 
 
 def _remove_dead(path: Path) -> None:
-    """Remove the socket of an agent that was killed; one that answers is left alone."""
+    """Remove the socket of a daemon that was killed; one that answers is left alone."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             return

@@ -1,10 +1,10 @@
-"""Where an agent listens."""
+"""Where a daemon listens."""
 
 from __future__ import annotations
 
 import pytest
 
-from headrace.agent.config import Listen
+from headrace.wire.listening import Listen
 
 
 @pytest.mark.parametrize(

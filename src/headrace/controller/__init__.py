@@ -1,0 +1,1 @@
+"""The controller: jobs and agents report, quotas go back, every decision is journaled."""

@@ -1,0 +1,1 @@
+"""A simulated estate in which the deployed schedule and policy objects decide."""

@@ -1,0 +1,174 @@
+"""What headrace's HTTP services share: authorization, patience, messages, errors as messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.core.errors import (
+    CallerError,
+    CorruptDataError,
+    HeadraceError,
+    NotFoundError,
+    StaleIndexError,
+)
+from headrace.wire.auth import is_authorized
+from headrace.wire.listening import SEND_TIMEOUT_S
+from headrace.wire.messages import ErrorAnswer
+
+MAX_BODY_BYTES = 64 << 20
+"""Longest request body: a registration may carry a tokenizer [bytes]."""
+
+OPEN_PATHS = frozenset({"/healthz"})
+"""Paths that need no token."""
+
+StatusOf = tuple[type[HeadraceError], int, str]
+"""An error of the tree, the HTTP status that tells it, and its stable name."""
+
+STATUSES: tuple[StatusOf, ...] = (
+    (NotFoundError, 404, "not-found"),
+    (StaleIndexError, 409, "stale-index"),
+    (CallerError, 400, "bad-request"),
+    (CorruptDataError, 409, "corrupt-index"),
+    (HeadraceError, 502, "storage"),
+)
+
+M = TypeVar("M")
+
+
+class ApiError(Exception):
+    """An answer other than success."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.answer = ErrorAnswer(error=message, code=code)
+
+
+def application(
+    routes: Sequence[Route], *, token: str, service: str, statuses: Sequence[StatusOf] = ()
+) -> ASGIApp:
+    """Return an ASGI application that bounds its waits, asks for the token and explains errors.
+
+    Args:
+        routes: What it answers; handlers may raise ``ApiError`` and errors of the tree.
+        token: What every request but those of ``OPEN_PATHS`` must show.
+        service: What it is called in messages, as in "this agent's protocol".
+        statuses: Errors of the service's own, looked at before ``STATUSES``.
+    """
+    known = (*statuses, *STATUSES)
+
+    async def answer_error(_: Request, error: HeadraceError) -> Response:
+        for kind, status, code in known:
+            if isinstance(error, kind):
+                return error_answer(ApiError(status, code, str(error)))
+        raise error
+
+    async def answer_no_route(request: Request, error: HTTPException) -> Response:
+        said = f"{request.method} {request.url.path} is not part of this {service}'s protocol"
+        return error_answer(ApiError(error.status_code, "no-route", said))
+
+    handlers: dict[Any, Any] = {
+        ApiError: _answer_api_error,
+        HeadraceError: answer_error,
+        404: answer_no_route,
+        405: answer_no_route,
+    }
+    inner = Starlette(routes=routes, exception_handlers=handlers)
+    return Impatient(Authorized(inner, token, service))
+
+
+class Impatient:
+    """Gives up on a client that takes nothing of its answer for long, for it holds memory."""
+
+    def __init__(self, app: ASGIApp, patience_s: float = SEND_TIMEOUT_S) -> None:
+        self._app = app
+        self._patience_s = patience_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, with every wait for the client bounded.
+
+        Raises:
+            TimeoutError: the client took nothing in time; the server closes the connection.
+        """
+
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._patience_s):
+                await send(message)
+
+        await self._app(scope, receive, send_in_time)
+
+
+class Authorized:
+    """Lets a request through when it shows the token, or needs none."""
+
+    def __init__(self, app: ASGIApp, token: str, service: str) -> None:
+        self._app = app
+        self._service = service
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401, or pass on."""
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        shown = dict(scope["headers"]).get(b"authorization")
+        if is_authorized(shown, self._token):
+            await self._app(scope, receive, send)
+        else:
+            said = "it is wrong" if shown else "none was sent"
+            error = ApiError(
+                401,
+                "unauthorized",
+                f"a bearer token is needed and {said}; use the {self._service}'s own",
+            )
+            answer = error_answer(error, headers={"WWW-Authenticate": "Bearer"})
+            await answer(scope, receive, send)
+
+
+async def read_message(request: Request, form: type[M], *, most_bytes: int = MAX_BODY_BYTES) -> M:
+    """Return a request's JSON body.
+
+    Raises:
+        ApiError: it is too long, was cut off, or is no such message.
+    """
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most_bytes:
+                raise ApiError(413, "too-large", f"a body may have {most_bytes} B at most")
+    except ClientDisconnect as error:
+        raise ApiError(400, "cut-off", "the client left before its request was read") from error
+    try:
+        return msgspec.json.decode(body, type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ApiError(400, "bad-request", f"not a {form.__name__}: {error}") from error
+
+
+def json_answer(message: msgspec.Struct) -> Response:
+    """Return a message as an answer."""
+    return Response(msgspec.json.encode(message), media_type="application/json")
+
+
+def error_answer(error: ApiError, headers: dict[str, str] | None = None) -> Response:
+    """Return an error as an answer."""
+    return Response(
+        msgspec.json.encode(error.answer),
+        status_code=error.status,
+        headers=headers,
+        media_type="application/json",
+    )
+
+
+async def _answer_api_error(_: Request, error: ApiError) -> Response:
+    return error_answer(error)
