@@ -1,4 +1,4 @@
-"""One keep-alive HTTP/1.1 connection to an agent, for one thread.
+"""One keep-alive HTTP/1.1 connection to an agent or the controller, for one thread.
 
 ``send`` and ``receive`` are separate, so that one thread can ask several agents first and
 read their answers as they come. Every request of the protocol may be repeated, so
@@ -129,7 +129,7 @@ class Connection:
         try:
             return msgspec.json.decode(body, type=answer)
         except msgspec.MsgspecError as error:
-            raise ProtocolError(f"{self._peer} {path}: not an agent's answer: {error}") from error
+            raise ProtocolError(f"{self._peer} {path}: not the answer of one: {error}") from error
 
     def send(self, method: str, path: str, body: bytes = b"") -> None:
         """Write one request; ``receive`` must follow."""
@@ -183,7 +183,7 @@ class Connection:
 
     @property
     def _peer(self) -> str:
-        return f"agent {self.endpoint.address}"
+        return f"{self.endpoint.service} {self.endpoint.address}"
 
     def _write(self) -> None:
         method, path, body = self._sent
@@ -319,8 +319,7 @@ def _named(error: Exception, peer: str) -> HeadraceError:
         case OSError():
             said = error.strerror or str(error) or type(error).__name__
             return AgentUnavailableError(
-                f"{peer}: {said}; is it running, is the address right "
-                "(https:// for an agent with TLS)?"
+                f"{peer}: {said}; is it running, is the address right (https:// where it has TLS)?"
             )
         case _:
-            return ProtocolError(f"{peer}: not HTTP/1.1 ({error!r}); is it an agent's port?")
+            return ProtocolError(f"{peer}: not HTTP/1.1 ({error!r}); is it the right port?")

@@ -1,4 +1,4 @@
-"""Where an agent listens and how to be let in, parsed from the address people write."""
+"""Where a service listens and how to be let in, parsed from the address people write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCHEMES = "http://HOST:PORT, https://HOST:PORT or unix:/PATH"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """One address of an agent."""
+    """One address of a service of headrace's: an agent's, or the controller's."""
 
     address: str
     """``http://HOST:PORT``, ``https://HOST:PORT`` or ``unix:/PATH``."""
@@ -30,16 +30,19 @@ class Endpoint:
     read_timeout_s: float = 30.0
     """Longest silence in the middle of an answer [s]."""
 
+    service: str = "agent"
+    """What listens there, as messages call it."""
+
     def __post_init__(self) -> None:
         if min(self.connect_timeout_s, self.read_timeout_s) <= 0:
             raise ConfigError(
-                f"agent {self.address}: timeouts must be positive seconds, not "
+                f"{self.service} {self.address}: timeouts must be positive seconds, not "
                 f"{self.connect_timeout_s:g} and {self.read_timeout_s:g}"
             )
         target_of(self)
         if self.token is not None and not _is_header_safe(self.token):
             raise ConfigError(
-                f"agent {self.address}: the token has blanks or line ends; "
+                f"{self.service} {self.address}: the token has blanks or line ends; "
                 "strip it where it is read from its file"
             )
 
@@ -64,21 +67,26 @@ def target_of(endpoint: Endpoint) -> Target:
     """
     address = endpoint.address
     if address.startswith("unix:"):
-        return Target("localhost", 0, _socket_path(address), tls=False)
+        return Target("localhost", 0, _socket_path(endpoint), tls=False)
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"agent address {address!r}: {error}; write {_SCHEMES}") from error
+        raise ConfigError(
+            f"{endpoint.service} address {address!r}: {error}; write {_SCHEMES}"
+        ) from error
     if parts.scheme not in ("http", "https") or not host or port is None or parts.path.strip("/"):
-        raise ConfigError(f"agent address {address!r} is not of the form {_SCHEMES}")
+        raise ConfigError(f"{endpoint.service} address {address!r} is not of the form {_SCHEMES}")
     return Target(host, port, None, tls=parts.scheme == "https")
 
 
-def _socket_path(address: str) -> str:
-    path = address.removeprefix("unix:").removeprefix("//")
+def _socket_path(endpoint: Endpoint) -> str:
+    path = endpoint.address.removeprefix("unix:").removeprefix("//")
     if not Path(path).is_absolute():
-        raise ConfigError(f"agent address {address!r}: write an absolute path, as in unix:/run/a")
+        raise ConfigError(
+            f"{endpoint.service} address {endpoint.address!r}: write an absolute path, "
+            "as in unix:/run/a"
+        )
     return path
 
 

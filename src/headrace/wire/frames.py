@@ -68,8 +68,17 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """XXH3-64 of the payload."""
 
     queued_s: float = 0.0
+    throttled_s: float = 0.0
+    """How long reading it waited for the job's quota; no part of the other times [s]."""
+
     read_s: float = 0.0
     transform_s: float = 0.0
+    tier: str = ""
+    """Tier of storage that its bytes came from; empty where the agent knows of none."""
+
+    hit: bool = False
+    """They came from the fast tier's cache instead of the place where the dataset lies."""
+
     ready: bool = False
     """The sample lay ready when it was asked for."""
 
