@@ -21,7 +21,12 @@ MOST_REPORT_BYTES = 1024
 
 
 class JobAnnounced(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``PUT /v1/jobs/{job}``: idempotent; each host of a job sends it before its first step."""
+    """``PUT /v1/jobs/{job}``: idempotent; each host of a job sends it before its first step.
+
+    Answered with ``HealthAnswer``, so that direct reads are limited before the first report.
+    ``DELETE /v1/jobs/{job}`` ends the job; with ``?host=NAME`` only that host leaves it, and
+    the job ends with its last one. Answered with 204.
+    """
 
     host: str
     """The host that announces: an own name among the job's hosts."""
@@ -117,7 +122,10 @@ class TierOffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class AgentAnnounced(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``PUT /v1/agents/{agent}``: idempotent; also tells what is in force, to be reconciled."""
+    """``PUT /v1/agents/{agent}``: idempotent; also tells what is in force, to be reconciled.
+
+    Answered with ``AgentOrders``. ``DELETE /v1/agents/{agent}`` takes the agent out at once.
+    """
 
     boot: str
     address: str
@@ -186,7 +194,10 @@ class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Burst(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``PUT /v1/jobs/{job}/bursts/{burst}``: a checkpoint will be moved; again to renew it."""
+    """``PUT /v1/jobs/{job}/bursts/{burst}``: a checkpoint will be moved; again to renew it.
+
+    Answered with ``BurstAnswer``; ``DELETE`` ends it.
+    """
 
     tier: str
     nbytes: int

@@ -212,9 +212,11 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """``GET /v1/ledger``, newest first; query ``job``, ``tier``, ``kind``, ``open=true``,
-    ``since`` (s since 1970), ``before`` (an entry's number) and ``limit`` (1 to 1000).
-    """  # noqa: D205 - one sentence
+    """``GET /v1/ledger``, newest first.
+
+    Query: ``job``, ``tier``, ``kind``, ``open=true``, ``since`` (began or ended then or later,
+    s since 1970), ``before`` (an entry's number) and ``limit`` (1 to 1000; 100 unless given).
+    """
 
     entries: tuple[LedgerEntry, ...]
     before: int | None = None
