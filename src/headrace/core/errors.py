@@ -25,6 +25,10 @@ class ConfigError(CallerError):
     """A configuration value or key is wrong."""
 
 
+class ReportError(CallerError):
+    """What a job or an agent reported cannot be true: not finite, negative, out of its range."""
+
+
 class NotFoundError(CallerError):
     """A file, directory or named thing does not exist."""
 

@@ -51,7 +51,8 @@ class Indicators:
     """Stored bytes of the batches after it, from the schedule, as far as they are known."""
 
     queue_share: float = 0.0
-    """Part of an I/O's time that it waited in queues, 0 to 1."""
+    """Part of an I/O's time that it waited in queues for what others use too (a device, a link),
+    0 to 1; waiting for its own job's quota is not part of it."""
 
     throttled_share: float = 0.0
     """Part of an I/O's time that it waited for its own job's quota, 0 to 1."""
