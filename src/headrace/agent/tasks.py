@@ -12,6 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from headrace.agent.arena import Extent
+from headrace.agent.fasttier.through import Errand, Passage
 from headrace.dataset.location import SampleLocation
 from headrace.wire.frames import FieldHeader
 from headrace.wire.messages import Fingerprint
@@ -53,6 +54,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     sample: int
     cut: int
     extents: tuple[Extent, ...]
+    errand: Errand | None = None
+    """What the fast tier has to do with it; None: nothing."""
 
 
 class Prove(msgspec.Struct, frozen=True, kw_only=True, tag="prove"):
@@ -98,6 +101,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     digest: int
     read_s: float
     transform_s: float
+    passage: Passage = Passage()
+    """What became of the task's errand."""
 
 
 class Proven(msgspec.Struct, frozen=True, kw_only=True, tag="proven"):

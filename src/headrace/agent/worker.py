@@ -14,9 +14,12 @@ import os
 import resource
 import signal
 import socket
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.agent.arena import Extent, pieces
+from headrace.agent.fasttier.through import Errand, Fetched, Passage, fetch
 from headrace.agent.roots import Located
 from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import (
@@ -48,7 +51,7 @@ from headrace.core.errors import (
     StaleIndexError,
 )
 from headrace.dataset.reader import SampleReader
-from headrace.prepare.sample import Preparer
+from headrace.prepare.sample import Prepared, Preparer, finish_raw
 from headrace.storage.port import Storage
 from headrace.transform.fingerprint import fingerprint
 from headrace.transform.pipeline import Pipeline
@@ -62,9 +65,10 @@ _PR_SET_PDEATHSIG = 1
 class Worker:
     """The loop of one worker process."""
 
-    def __init__(self, link: socket.socket, memory: memoryview) -> None:
+    def __init__(self, link: socket.socket, memory: memoryview, fast_fd: int) -> None:
         self._link = link
         self._memory = memory
+        self._fast_fd = fast_fd
         self._sources: dict[int, OpenPipeline] = {}
         self._preparers: dict[int, Preparer] = {}
         self._storages = SharedStorages()
@@ -103,8 +107,7 @@ class Worker:
         return Proven(ticket=work.ticket, fingerprint=proof)
 
     def _make(self, task: Task) -> Done | Failed:
-        key = SampleKey(seed=task.seed, epoch=task.epoch, sample=task.sample)
-        done = self._preparer(task.source).prepare(task.location, key, stop=task.cut)
+        done, passage = self._prepare(task)
         fields, buffers = pack_fields(done.record)
         nbytes = sum(field.nbytes for field in fields)
         extents = self._room_for(task, nbytes)
@@ -120,7 +123,23 @@ class Worker:
             digest=payload_digest(buffers),
             read_s=done.read_s,
             transform_s=done.transform_s,
+            passage=passage,
         )
+
+    def _prepare(self, task: Task) -> tuple[Prepared, Passage]:
+        key = SampleKey(seed=task.seed, epoch=task.epoch, sample=task.sample)
+        preparer = self._preparer(task.source)
+        if task.errand is None:
+            return preparer.prepare(task.location, key, stop=task.cut), Passage()
+        fetched, read_s = self._fetch(preparer, task, task.errand)
+        program, fields = preparer.program, fetched.fields
+        done = finish_raw(program, task.location, fields, key, stop=task.cut)
+        return replace(done, read_s=read_s), fetched.passage
+
+    def _fetch(self, preparer: Preparer, task: Task, errand: Errand) -> tuple[Fetched, float]:
+        begin = time.perf_counter()
+        fetched = fetch(preparer, task.location, errand, self._fast_fd)
+        return fetched, time.perf_counter() - begin
 
     def _preparer(self, source: int) -> Preparer:
         """Open a source when it is first used: one that cannot be opened harms no other."""
@@ -230,13 +249,13 @@ def _mapped_bytes() -> int:
 def main() -> None:
     """Run as a child of an agent."""
     parser = argparse.ArgumentParser(prog="headrace.agent.worker")
-    for name in ("link", "arena", "arena-bytes", "memory-bytes", "parent"):
+    for name in ("link", "arena", "arena-bytes", "fast", "memory-bytes", "parent"):
         parser.add_argument(f"--{name}", type=int, required=True)
     given = parser.parse_args()
     arena = mmap.mmap(given.arena, given.arena_bytes)
     restrict(parent=given.parent, memory_bytes=given.memory_bytes)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the agent is gone
-        Worker(socket.socket(fileno=given.link), memoryview(arena)).run()
+        Worker(socket.socket(fileno=given.link), memoryview(arena), given.fast).run()
 
 
 if __name__ == "__main__":

@@ -69,6 +69,9 @@ class WorkerLimits:
     task_s: float = 60.0
     """A task that runs longer is ended with its worker [s]."""
 
+    fast_fd: int = -1
+    """Descriptor of the fast tier's file; -1 where there is none."""
+
 
 Report = Callable[[Outcome | TooLarge], None]
 
@@ -182,7 +185,7 @@ class WorkerPool:
             process = await asyncio.create_subprocess_exec(
                 *self._command(theirs.fileno()),
                 stdin=DEVNULL,
-                pass_fds=(theirs.fileno(), self._arena.fd),
+                pass_fds=(theirs.fileno(), self._arena.fd, *self._fast_fds()),
                 env={**os.environ, **_ONE_THREAD, **_waits(self._limits.task_s)},
                 start_new_session=True,  # Ctrl-C in a terminal ends the agent, and it its workers
             )
@@ -196,11 +199,15 @@ class WorkerPool:
             "link": link,
             "arena": self._arena.fd,
             "arena-bytes": self._arena.nbytes,
+            "fast": self._limits.fast_fd,
             "memory-bytes": self._limits.memory_bytes,
             "parent": os.getpid(),
         }
         given = [f"--{name}={value}" for name, value in options.items()]
         return [sys.executable, "-m", "headrace.agent.worker", *given]
+
+    def _fast_fds(self) -> tuple[int, ...]:
+        return () if self._limits.fast_fd < 0 else (self._limits.fast_fd,)
 
     def _heard(self, worker: _Worker, message: FromWorker) -> None:
         if isinstance(message, TooLarge):

@@ -49,6 +49,14 @@ class Preparer:
         """
         return self._reader.read_raw(location)
 
+    def require_unchanged(self, location: SampleLocation) -> None:
+        """Compare a sample's file with what was indexed.
+
+        Raises:
+            StaleIndexError: it changed, or is gone.
+        """
+        self._reader.require_unchanged(location)
+
     def prepare(self, location: SampleLocation, key: SampleKey, *, stop: int) -> Prepared:
         """Read a sample and apply its first ``stop`` ops.
 

@@ -1,0 +1,80 @@
+"""Who holds which bytes of the fast tier's file."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from headrace.agent.arena import Extent
+
+BLOCK = 512
+"""Samples begin at multiples of this; small ones waste little [bytes]."""
+
+
+class Space:
+    """Hands out extents of a range of bytes. Not thread-safe.
+
+    The largest hole is used first, so a sample lies in one piece as long as there is a hole for
+    it; and in several when there is not, so that free bytes can always be had.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes // BLOCK * BLOCK
+        self.free_bytes = self.nbytes
+        self._ends: dict[int, int] = {}
+        self._begins: dict[int, int] = {}
+        self._largest: list[tuple[int, int]] = []
+        if self.nbytes:
+            self._add(0, self.nbytes)
+
+    def reserve(self, nbytes: int) -> tuple[Extent, ...]:
+        """Return extents of ``rounded(nbytes)`` in all.
+
+        Raises:
+            MemoryError: fewer bytes are free.
+        """
+        left = rounded(nbytes)
+        if left > self.free_bytes:
+            raise MemoryError(f"{left} B wanted of the fast tier, {self.free_bytes} B are free")
+        extents = []
+        while left:
+            begin, end = self._take_largest()
+            length = min(left, end - begin)
+            if begin + length < end:
+                self._add(begin + length, end)
+            extents.append(Extent(begin, length))
+            left -= length
+        self.free_bytes -= rounded(nbytes)
+        return tuple(extents)
+
+    def free(self, extents: Sequence[Extent]) -> None:
+        """Give extents back."""
+        for extent in extents:
+            self.free_bytes += extent.length
+            begin, end = extent.offset, extent.offset + extent.length
+            begin = self._begins.pop(begin, begin)
+            end = self._ends.pop(end, end)
+            self._ends.pop(begin, None)
+            self._begins.pop(end, None)
+            self._add(begin, end)
+
+    def _add(self, begin: int, end: int) -> None:
+        self._ends[begin] = end
+        self._begins[end] = begin
+        heapq.heappush(self._largest, (begin - end, begin))
+        if len(self._largest) > 2 * len(self._ends) + BLOCK:
+            self._largest = [(first - last, first) for first, last in self._ends.items()]
+            heapq.heapify(self._largest)
+
+    def _take_largest(self) -> tuple[int, int]:
+        while True:
+            size, begin = heapq.heappop(self._largest)
+            if self._ends.get(begin) == begin - size:
+                end = self._ends.pop(begin)
+                del self._begins[end]
+                return begin, end
+
+
+def rounded(nbytes: int) -> int:
+    """Return ``nbytes`` rounded up to whole blocks."""
+    return -(-nbytes // BLOCK) * BLOCK

@@ -1,0 +1,67 @@
+"""Extents of the fast tier: none overlaps another, none is lost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.agent.arena import Extent
+from headrace.agent.fasttier.space import BLOCK, Space, rounded
+
+Held = list[tuple[Extent, ...]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 9 * BLOCK), st.integers(0, 99)), max_size=80)
+)
+def test_extents_never_overlap_and_all_bytes_come_back(
+    steps: list[tuple[bool, int, int]],
+) -> None:
+    space, held = Space(32 * BLOCK), []
+    for gives_back, nbytes, which in steps:
+        if gives_back and held:
+            space.free(held.pop(which % len(held)))
+        elif rounded(nbytes) <= space.free_bytes:
+            held.append(space.reserve(nbytes))
+            assert sum(extent.length for extent in held[-1]) == rounded(nbytes)
+        blocks = [b for extents in held for extent in extents for b in blocks_of(extent)]
+        assert len(blocks) == len(set(blocks))
+        assert space.free_bytes == space.nbytes - BLOCK * len(blocks)
+    for extents in held:
+        space.free(extents)
+    assert space.reserve(space.nbytes) == (Extent(0, space.nbytes),)
+
+
+def blocks_of(extent: Extent) -> range:
+    assert 0 <= extent.offset <= 32 * BLOCK - extent.length
+    return range(extent.offset // BLOCK, (extent.offset + extent.length) // BLOCK)
+
+
+def test_a_sample_lies_in_several_pieces_where_no_hole_is_large_enough() -> None:
+    space = Space(8 * BLOCK)
+    parts = [space.reserve(BLOCK) for _ in range(8)]
+    for extents in parts[::2]:
+        space.free(extents)
+    assert len(space.reserve(3 * BLOCK)) == 3
+
+
+def test_more_than_is_free_cannot_be_had() -> None:
+    space = Space(2 * BLOCK)
+    space.reserve(BLOCK + 1)
+    with pytest.raises(MemoryError, match="0 B are free"):
+        space.reserve(1)
+
+
+def test_reserving_in_a_space_of_many_holes_takes_microseconds() -> None:
+    space = Space(40_000 * BLOCK)
+    held: Held = [space.reserve(2 * BLOCK) for _ in range(20_000)]
+    for extents in held[::3]:
+        space.free(extents)
+    begin = time.perf_counter()
+    for _ in range(10_000):
+        space.free(space.reserve(3 * BLOCK))
+    assert (time.perf_counter() - begin) / 10_000 < 100e-6
