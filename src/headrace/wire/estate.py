@@ -58,6 +58,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The arbiter's number of the loan; of a refusal: none."""
 
     bytes_per_s: float = 0.0
+    iteration: int = 0
+    """Iterations that the job had done then."""
+
     iterations: int = 0
     """Iterations of the job until it is reclaimed."""
 

@@ -1,0 +1,170 @@
+"""Who reads beside the storage: agents, what they offer, do and enforce. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.controller.rates import Rate
+from headrace.controller.refusals import StaleReportError, UnknownAgentError, WrongReportError
+from headrace.core.media import TierName
+from headrace.wire.control import AgentAnnounced, AgentReport, TierOffer
+
+MOST_AGENTS = 10_000
+"""Agents at once; more are a sender that names itself anew each time."""
+
+_SHORTEST_S = 1e-3
+
+Quotas = Mapping[str, Mapping[TierName, float]]
+"""Job → tier → bandwidth [B/s]."""
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent: what it said last."""
+
+    name: str
+    announced: AgentAnnounced
+    seen: float
+    """When it was heard of [s, monotonic]."""
+
+    confirmed: bool = True
+    """It told this controller what it enforces; False when only the journal knows of it."""
+
+    silent: bool = False
+    sequence: int = -1
+    report: AgentReport | None = None
+    use: dict[tuple[str, TierName], Rate] = field(default_factory=dict)
+    """(job, tier) → what is read."""
+
+    ordered: Quotas = field(default_factory=dict)
+    """What it was told last."""
+
+    enforced: dict[str, Mapping[TierName, float]] = field(default_factory=dict)
+    """What it said is in force."""
+
+    @property
+    def offers(self) -> tuple[TierOffer, ...]:
+        """Its tiers, as far as they can be counted on."""
+        return () if self.silent else self.announced.tiers
+
+    def used(self, job: str, tier: TierName) -> float:
+        """Return what the job reads there [B/s]."""
+        rate = self.use.get((job, tier))
+        return rate.bytes_per_s if rate else 0.0
+
+    def forget_job(self, job: str) -> None:
+        """Forget what a job that ended did and was allowed."""
+        self.enforced.pop(job, None)
+        for key in [key for key in self.use if key[0] == job]:
+            del self.use[key]
+
+
+class Agents(Mapping[str, Agent]):
+    """The agents that announced themselves."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, Agent] = {}
+
+    def __getitem__(self, name: str) -> Agent:
+        """Return an agent.
+
+        Raises:
+            UnknownAgentError: it did not announce itself.
+        """
+        try:
+            return self._agents[name]
+        except KeyError:
+            raise UnknownAgentError(
+                f"no agent {name!r} here (the controller may have restarted); "
+                "announce it with PUT first"
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names."""
+        return iter(self._agents)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._agents)
+
+    def announce(self, name: str, message: AgentAnnounced, now: float) -> Agent:
+        """Take an announcement: a new agent, or what a known one is now.
+
+        Raises:
+            WrongReportError: there are too many agents already.
+        """
+        known = self._agents.get(name)
+        if known is None and len(self._agents) >= MOST_AGENTS:
+            raise WrongReportError(f"there are {MOST_AGENTS} agents already; restart me")
+        agent = Agent(name, message, now, enforced=dict(message.enforced))
+        if known is not None:
+            agent.ordered = known.ordered
+        self._agents[name] = agent
+        return agent
+
+    def restore(self, name: str, message: AgentAnnounced, ordered: Quotas, now: float) -> None:
+        """Count on an agent that the journal knows, until it is silent for too long."""
+        self._agents[name] = Agent(name, message, now, confirmed=False, ordered=ordered)
+
+    def take(self, name: str, report: AgentReport, now: float) -> Agent:
+        """Take an agent's report, if it is the next one of its run.
+
+        Raises:
+            UnknownAgentError: it did not announce itself to this controller.
+            StaleReportError: it is of an earlier start, or not later than what was taken.
+        """
+        agent = self[name]
+        if not agent.confirmed:
+            raise UnknownAgentError(
+                f"the controller restarted; announce agent {name!r} again with PUT, "
+                "so that it knows what is in force"
+            )
+        _require_next(agent, report)
+        _meter(agent, report)
+        agent.enforced |= {job: use.enforced for job, use in report.jobs.items()}
+        agent.report, agent.sequence, agent.seen = report, report.sequence, now
+        agent.silent = False
+        return agent
+
+    def fall_silent(self, now: float, after_s: float) -> list[Agent]:
+        """Mark the agents that were not heard of for longer than ``after_s``; return them."""
+        fallen = [a for a in self._agents.values() if not a.silent and now - a.seen > after_s]
+        for agent in fallen:
+            agent.silent = True
+            agent.use.clear()
+        return fallen
+
+    def forget(self, now: float, after_s: float) -> list[str]:
+        """Forget agents that were silent for longer than ``after_s``; return their names."""
+        gone = [agent.name for agent in self._agents.values() if now - agent.seen > after_s]
+        for name in gone:
+            del self._agents[name]
+        return gone
+
+
+def _require_next(agent: Agent, report: AgentReport) -> None:
+    if report.boot != agent.announced.boot:
+        raise StaleReportError(
+            f"the report of agent {agent.name!r} is of start {report.boot!r}, and it announced "
+            f"start {agent.announced.boot!r} last; announce it with PUT first, and give each "
+            "agent a name of its own"
+        )
+    if report.sequence <= agent.sequence:
+        raise StaleReportError(
+            f"agent {agent.name!r} sent report {agent.sequence} already, so report "
+            f"{report.sequence} came twice or late; drop it"
+        )
+
+
+def _meter(agent: Agent, report: AgentReport) -> None:
+    interval_s = max(report.interval_s, _SHORTEST_S)
+    found = {
+        (job, tier): use.nbytes
+        for job, jobs_use in report.jobs.items()
+        for tier, use in jobs_use.tiers.items()
+    }
+    for key in found.keys() - agent.use.keys():
+        agent.use[key] = Rate()
+    for key, rate in agent.use.items():
+        rate.add(found.get(key, 0), interval_s)

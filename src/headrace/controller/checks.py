@@ -1,0 +1,182 @@
+"""Whether a message makes sense, beyond its form: pure.
+
+Numbers must be finite and in their range, names short and few, so that neither a corrupt
+message nor a wrong sender reaches the policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.controller.refusals import WrongReportError
+from headrace.wire.control import AgentAnnounced, AgentReport, Burst, HealthReport, JobAnnounced
+
+MOST_TIERS = 16
+"""Tiers that one message may name."""
+
+MOST_UPCOMING = 8
+"""Batches whose bytes a health report may tell."""
+
+MOST_UPCOMING_AT_START = 1024
+"""Batches whose bytes an announcement may tell."""
+
+MOST_NUMBER = 2.0**63
+"""Above any amount of bytes, any rate and any time."""
+
+_LONGEST_NAME = 256
+_MOST_HOSTS = 1 << 16
+
+
+def check_job(job: str, message: JobAnnounced) -> None:
+    """Make sure that an announcement of a job makes sense.
+
+    Raises:
+        WrongReportError: a number or a name does not; the message says which.
+    """
+    _check_names("job", (job, message.host, message.boot))
+    _check_amounts(
+        {
+            "step_time_s": message.step_time_s,
+            "begins_in_s": message.begins_in_s,
+            "iteration": message.iteration,
+        }
+    )
+    _check_tiers("guaranteed", message.guaranteed)
+    _check_list("upcoming_bytes", message.upcoming_bytes, MOST_UPCOMING_AT_START)
+    _require(0 < message.weight < MOST_NUMBER, f"weight={message.weight!r:.32} must be above 0")
+    _require(len(message.title) <= _LONGEST_NAME, f"title is longer than {_LONGEST_NAME}")
+    _require(
+        1 <= message.hosts <= min(message.world, _MOST_HOSTS),
+        f"hosts={message.hosts!r:.32} must be 1 to world={message.world!r:.32}, "
+        f"and {_MOST_HOSTS} at most",
+    )
+
+
+def check_health(report: HealthReport) -> None:
+    """Make sure that a health report makes sense.
+
+    Raises:
+        WrongReportError: a number or a name does not; the message says which.
+    """
+    amounts = (
+        report.iteration,
+        report.step,
+        report.step_time_s,
+        report.wait_s,
+        report.queue_depth,
+        report.queue_capacity,
+        report.io_latency_s,
+        report.io_latency_cv,
+        report.next_bytes,
+        report.nic_bytes_per_s,
+        report.read_bytes_per_s,
+    )
+    shares = (report.queue_share, report.throttled_share, report.hit_rate, report.transform_share)
+    # One pass over what is right nearly always; names are only looked up for what is wrong.
+    if not (_are_amounts(amounts) and _are_amounts(shares) and max(shares) <= 1):
+        _explain(report)
+    _check_list("upcoming_bytes", report.upcoming_bytes, MOST_UPCOMING)
+    _check_tiers("split", report.split, most=1.0)
+    _check_tiers("direct_bytes", report.direct_bytes)
+    _require(
+        1 <= report.ranks <= _MOST_HOSTS, f"ranks={report.ranks!r:.32} must be 1 to {_MOST_HOSTS}"
+    )
+
+
+def check_agent(agent: str, message: AgentAnnounced) -> None:
+    """Make sure that an agent's announcement makes sense.
+
+    Raises:
+        WrongReportError: a number or a name does not; the message says which.
+    """
+    _check_names("agent", (agent, message.boot, *message.hosts))
+    _check_tiers("tiers", {offer.tier: offer.bytes_per_s for offer in message.tiers})
+    named = [offer.tier for offer in message.tiers]
+    _require(len(set(named)) == len(named), f"tiers {named} must each be named once")
+    for job, quotas in message.enforced.items():
+        _check_tiers(f"enforced[{job!r}]", quotas)
+
+
+def check_agent_report(report: AgentReport) -> None:
+    """Make sure that an agent's report makes sense.
+
+    Raises:
+        WrongReportError: a number or a name does not; the message says which.
+    """
+    _check_amounts(
+        {
+            "sequence": report.sequence,
+            "interval_s": report.interval_s,
+            "cpu_share": report.cpu_share,
+            "workers": report.workers,
+        }
+    )
+    for job, use in report.jobs.items():
+        _check_amounts({"tensor_bytes": use.tensor_bytes, "raw_bytes": use.raw_bytes})
+        _check_amounts({"waiting": use.waiting})
+        _check_tiers(f"jobs[{job!r}].enforced", use.enforced)
+        _check_tiers(f"jobs[{job!r}].tiers", {name: one.nbytes for name, one in use.tiers.items()})
+        for one in use.tiers.values():
+            _check_amounts({"reads": one.reads, "queued_s": one.queued_s, "read_s": one.read_s})
+
+
+def check_burst(burst: str, message: Burst) -> None:
+    """Make sure that a checkpoint's announcement makes sense.
+
+    Raises:
+        WrongReportError: a number or a name does not; the message says which.
+    """
+    _check_names("burst", (burst, message.tier))
+    _check_amounts({"nbytes": message.nbytes, "deadline_s": message.deadline_s})
+
+
+def _explain(report: HealthReport) -> None:
+    for share in ("queue_share", "throttled_share", "hit_rate", "transform_share"):
+        value = getattr(report, share)
+        _require(0 <= value <= 1, f"{share}={value!r:.32} must be 0 to 1")
+    names = (name for name in report.__struct_fields__ if name not in ("host", "boot"))
+    values = {name: getattr(report, name) for name in names}
+    _check_amounts({name: v for name, v in values.items() if isinstance(v, int | float)})
+
+
+def _check_amounts(amounts: Mapping[str, float]) -> None:
+    if not _are_amounts(amounts.values()):
+        for name, value in amounts.items():
+            _require(
+                0 <= value < MOST_NUMBER, f"{name}={value!r:.32} must be finite and not negative"
+            )
+
+
+def _check_tiers(name: str, values: Mapping[str, float], most: float = MOST_NUMBER) -> None:
+    if not values:
+        return
+    _require(len(values) <= MOST_TIERS, f"{name} names {len(values)} tiers; {MOST_TIERS} at most")
+    for tier, value in values.items():
+        _check_names(name, (tier,))
+        _require(0 <= value <= most, f"{name}[{tier!r}]={value!r:.32} must be 0 to {most:g}")
+
+
+def _check_list(name: str, values: Sequence[int], most: int) -> None:
+    _require(len(values) <= most, f"{name} has {len(values)} batches; {most} at most")
+    if values and not _are_amounts(values):
+        raise WrongReportError(f"{name} has a number that is negative or too large")
+
+
+def _check_names(of: str, names: Iterable[str]) -> None:
+    for name in names:
+        if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+            raise WrongReportError(
+                f"{of}: {name!r} is no name; give 1 to {_LONGEST_NAME} printable characters"
+            )
+
+
+def _are_amounts(values: Iterable[float]) -> bool:
+    """Return whether all are finite and not negative; NaN makes the sum NaN."""
+    numbers = tuple(values)
+    return max(numbers) < MOST_NUMBER and min(numbers) >= 0 and math.isfinite(sum(numbers))
+
+
+def _require(right: bool, wrong: str) -> None:
+    if not right:
+        raise WrongReportError(f"the message makes no sense: {wrong}")

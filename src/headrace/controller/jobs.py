@@ -1,0 +1,207 @@
+"""Who trains: jobs, their hosts, and which report of theirs is the next one. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.controller.rates import Rate
+from headrace.controller.refusals import StaleReportError, UnknownJobError, WrongReportError
+from headrace.wire.control import HealthReport, JobAnnounced
+
+MOST_JOBS = 10_000
+"""Jobs at once; more are a sender that names each report's job anew."""
+
+MOST_SKIPPED = 1_000_000
+"""Iterations that may be missing between two reports; a larger gap is a corrupt number."""
+
+_SHORTEST_S = 1e-3
+_TOLD_ONCE = ("weight", "guaranteed", "hosts", "world")
+
+
+@dataclass(slots=True)
+class Host:
+    """One host of a job: what it said last."""
+
+    announced: JobAnnounced
+    seen: float
+    """When it was heard of [s, monotonic]."""
+
+    iteration: int
+    """The last one that it reported, or had done when it announced itself."""
+
+    report: HealthReport | None = None
+    direct: dict[str, Rate] = field(default_factory=dict)
+    """Tier → what it reads from storage by itself."""
+
+
+@dataclass(slots=True)
+class Job:
+    """One job: its hosts, and what it asks for."""
+
+    name: str
+    announced: JobAnnounced
+    """The newest of its hosts' announcements."""
+
+    hosts: dict[str, Host] = field(default_factory=dict)
+    is_new_run: bool = True
+    """No report came since it was announced."""
+
+    @property
+    def seen(self) -> float:
+        """When any of its hosts was heard of [s, monotonic]."""
+        return max(host.seen for host in self.hosts.values())
+
+    @property
+    def newest_report(self) -> HealthReport | None:
+        """The report of the latest iteration; of several the one that waited longest."""
+        reports = [host.report for host in self.hosts.values() if host.report is not None]
+        return max(reports, key=lambda report: (report.iteration, report.wait_s), default=None)
+
+    def direct_use(self, tier: str) -> dict[str, float]:
+        """Return host → what it reads from ``tier`` by itself [B/s]."""
+        return {
+            name: host.direct[tier].bytes_per_s if tier in host.direct else 0.0
+            for name, host in self.hosts.items()
+        }
+
+
+class Jobs(Mapping[str, Job]):
+    """The jobs that announced themselves and neither ended nor fell silent."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+
+    def __getitem__(self, name: str) -> Job:
+        """Return a job.
+
+        Raises:
+            UnknownJobError: it did not announce itself.
+        """
+        try:
+            return self._jobs[name]
+        except KeyError:
+            raise UnknownJobError(
+                f"no job {name!r} here: it ended, was silent for long, or the controller lost "
+                "its journal; announce it with PUT first"
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the job announced itself."""
+        return name in self._jobs
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names."""
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._jobs)
+
+    def announce(self, name: str, message: JobAnnounced, now: float) -> bool:
+        """Take a host's announcement; return whether the policy has to be told.
+
+        It has to when the job is new, asks for something else, or was started anew: then
+        once, not for each of its hosts.
+
+        Raises:
+            WrongReportError: there are too many jobs already.
+        """
+        job = self._jobs.get(name)
+        if job is None:
+            job = self._jobs[name] = self._new(name, message)
+        known = job.hosts.get(message.host)
+        changed = known is None or known.announced.boot != message.boot
+        tell = not job.hosts or _asks_otherwise(job.announced, message)
+        if changed:
+            tell = tell or (known is not None and not job.is_new_run)
+            job.hosts[message.host] = Host(message, now, message.iteration - 1)
+        else:
+            assert known is not None
+            known.announced, known.seen = message, now
+            known.iteration = max(known.iteration, message.iteration - 1)
+        job.announced = message
+        job.is_new_run = job.is_new_run or tell
+        return tell
+
+    def take(self, name: str, report: HealthReport, now: float) -> Host:
+        """Take a host's report, if it is the next one of the host's run.
+
+        Raises:
+            UnknownJobError: the job or the host did not announce itself.
+            StaleReportError: it is of an earlier start, or not later than what was taken.
+            WrongReportError: its iteration lies absurdly far ahead.
+        """
+        job = self[name]
+        host = job.hosts.get(report.host)
+        if host is None:
+            raise UnknownJobError(
+                f"host {report.host!r} of job {name!r} did not announce itself here; "
+                "announce it with PUT first"
+            )
+        _require_next(name, host, report)
+        _meter_direct(host, report, now)
+        host.report, host.iteration, host.seen = report, report.iteration, now
+        job.is_new_run = False
+        return host
+
+    def leave(self, name: str) -> None:
+        """Forget a job.
+
+        Raises:
+            UnknownJobError: it is not known.
+        """
+        del self._jobs[self[name].name]
+
+    def silent(self, now: float, after_s: float) -> list[str]:
+        """Return the jobs that were not heard of for longer than ``after_s``."""
+        return [job.name for job in self._jobs.values() if now - job.seen > after_s]
+
+    def drop_silent_hosts(self, now: float, after_s: float) -> list[tuple[str, str]]:
+        """Forget hosts that fell silent while their jobs go on; return (job, host) of each."""
+        gone = [
+            (job.name, name)
+            for job in self._jobs.values()
+            for name, host in job.hosts.items()
+            if now - host.seen > after_s >= now - job.seen
+        ]
+        for job, host in gone:
+            del self._jobs[job].hosts[host]
+        return gone
+
+    def _new(self, name: str, message: JobAnnounced) -> Job:
+        if len(self._jobs) >= MOST_JOBS:
+            raise WrongReportError(
+                f"there are {MOST_JOBS} jobs already; end those that do not run any more"
+            )
+        return Job(name, message)
+
+
+def _asks_otherwise(known: JobAnnounced, message: JobAnnounced) -> bool:
+    return any(getattr(known, name) != getattr(message, name) for name in _TOLD_ONCE)
+
+
+def _require_next(job: str, host: Host, report: HealthReport) -> None:
+    if report.boot != host.announced.boot:
+        raise StaleReportError(
+            f"the report of host {report.host!r} of job {job!r} is of start {report.boot!r}, "
+            f"and it announced start {host.announced.boot!r} last; announce it with PUT first"
+        )
+    if report.iteration <= host.iteration:
+        raise StaleReportError(
+            f"host {report.host!r} of job {job!r} reported iteration {host.iteration} already, "
+            f"so iteration {report.iteration} came twice or late; drop it"
+        )
+    if report.iteration - host.iteration > MOST_SKIPPED:
+        raise WrongReportError(
+            f"iteration {report.iteration} of host {report.host!r} of job {job!r} lies "
+            f"more than {MOST_SKIPPED} behind iteration {host.iteration}; count each by one"
+        )
+
+
+def _meter_direct(host: Host, report: HealthReport, now: float) -> None:
+    interval_s = max(now - host.seen, _SHORTEST_S)
+    for tier in report.direct_bytes.keys() - host.direct.keys():
+        host.direct[tier] = Rate()
+    for tier, rate in host.direct.items():
+        rate.add(report.direct_bytes.get(tier, 0), interval_s)

@@ -1,0 +1,298 @@
+"""What a restart must not lose, in one SQLite file.
+
+Each table holds one kind of things: a key and a JSON document, so that ``sqlite3`` shows
+them. Changes are collected and written by a thread, half a second apart, in one transaction:
+a report costs no write, and one that is killed loses half a second. A journal that cannot be
+written (a full disk) keeps nobody from being served: changes stay in memory, the newest of
+each key, until it can be written again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from headrace.core.errors import CallerError, ConfigError
+from headrace.wire.control import AgentAnnounced, JobAnnounced
+from headrace.wire.estate import Decision, JournalView, LedgerEntry
+
+log = logging.getLogger("headrace.controller.journal")
+
+FORMAT = 1
+"""Version of the tables."""
+
+PERIOD_S = 0.5
+"""Changes are collected for this long [s]."""
+
+RETRY_S = 5.0
+"""A journal that cannot be written is tried again after this time [s]."""
+
+BUSY_S = 2.0
+"""Longest wait for another process that holds the file [s]."""
+
+Table = Literal["host", "agent", "quota", "entry", "decision"]
+Key = tuple[Table, str]
+_TABLES: tuple[Table, ...] = ("host", "agent", "quota", "entry", "decision")
+_FILES = ("", "-wal", "-shm")
+
+S = TypeVar("S")
+
+
+class HostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A host of a job."""
+
+    job: str
+    announced: JobAnnounced
+
+
+class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent."""
+
+    agent: str
+    announced: AgentAnnounced
+    ordered: dict[str, dict[str, float]] = {}
+
+
+class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A quota in force."""
+
+    job: str
+    tier: str
+    bytes_per_s: float
+    asked: float
+    reason: str
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a journal had."""
+
+    hosts: tuple[HostRow, ...] = ()
+    agents: tuple[AgentRow, ...] = ()
+    quotas: tuple[QuotaRow, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no job and no agent was known."""
+        return not (self.hosts or self.agents)
+
+
+class Journal:
+    """A journal that is open, and written until ``close``. Methods are for one thread.
+
+    Args:
+        path: Its file; None: nothing is kept.
+
+    Raises:
+        CallerError: another controller uses it.
+        ConfigError: the file cannot be made or opened.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        self._pending: dict[Key, bytes | None] = {}
+        self._ending = threading.Event()
+        self._degraded = ""
+        self._nbytes = 0
+        self.kept = Kept()
+        """What it had when it was opened."""
+        self._writer = threading.Thread(target=self._write_on, name="journal", daemon=True)
+        if path is not None:
+            self._connection, self.kept = _open_or_begin_anew(path)
+            self._writer.start()
+
+    def put(self, table: Table, key: str, row: msgspec.Struct) -> None:
+        """Write down a row, soon."""
+        self._change((table, key), msgspec.json.encode(row))
+
+    def drop(self, table: Table, key: str) -> None:
+        """Forget a row, soon."""
+        self._change((table, key), None)
+
+    def view(self) -> JournalView:
+        """Return how it is."""
+        with self._lock:
+            return JournalView(
+                path=str(self._path) if self._path else None,
+                degraded=self._degraded,
+                nbytes=self._nbytes,
+                unwritten=len(self._pending),
+            )
+
+    def close(self) -> None:
+        """Write what is left, and let go of the file."""
+        self._ending.set()
+        if self._path is not None:
+            self._writer.join(BUSY_S + RETRY_S)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _change(self, key: Key, body: bytes | None) -> None:
+        if self._path is not None:
+            with self._lock:
+                self._pending[key] = body
+
+    def _write_on(self) -> None:
+        wait_s = PERIOD_S
+        while not self._ending.wait(wait_s):
+            wait_s = PERIOD_S if self._write() else RETRY_S
+        self._write()
+
+    def _write(self) -> bool:
+        """Write what was collected; return whether it could be."""
+        with self._lock:
+            changes, self._pending = self._pending, {}
+        try:
+            self._write_all(changes)
+        except (sqlite3.Error, OSError) as error:
+            with self._lock:
+                self._pending = changes | self._pending
+            self._say_degraded(str(error))
+            return False
+        self._say_well()
+        return True
+
+    def _write_all(self, changes: Mapping[Key, bytes | None]) -> None:
+        if self._path is None or (not changes and not self._degraded):
+            return
+        if self._connection is None:
+            self._connection = _connect(self._path)
+        try:
+            with self._connection:
+                _apply(self._connection, changes)
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+            raise
+        self._nbytes = _size(self._path)
+
+    def _say_degraded(self, error: str) -> None:
+        if not self._degraded:
+            log.warning(
+                "the journal %s cannot be written: %s; changes are kept in memory and would be "
+                "lost by a restart; make room, or see to its directory",
+                self._path,
+                error,
+            )
+        self._degraded = error
+
+    def _say_well(self) -> None:
+        if self._degraded:
+            log.warning("the journal %s can be written again", self._path)
+            self._degraded = ""
+
+
+def _open_or_begin_anew(path: Path) -> tuple[sqlite3.Connection, Kept]:
+    """Open a journal; one that is damaged is moved aside, and an empty one begins."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _open(path)
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise CallerError(
+                f"the journal {path} is in use by another controller; stop that one, or give "
+                "another file with --journal"
+            ) from error
+        raise ConfigError(f"the journal {path} cannot be opened: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"the journal {path} cannot be made: {error}") from error
+    except (sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
+        log.warning(
+            "the journal %s is damaged (%s): it is moved to %s, and an empty one begins; "
+            "quotas are taken over from what agents say they enforce",
+            path,
+            error,
+            aside,
+        )
+        _move(path, aside)
+        return _open(path)
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, Kept]:
+    connection = _connect(path)
+    try:
+        return connection, _read(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode=WAL")
+        # What a killed process wrote is safe with the kernel; only a host that loses power
+        # may lose the last checkpoint's changes.
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA journal_size_limit=16777216")
+        for table in _TABLES:
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {table} (key TEXT PRIMARY KEY, body TEXT NOT NULL)"
+            )
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _read(connection: sqlite3.Connection) -> Kept:
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, FORMAT):
+        raise sqlite3.DatabaseError(f"format {version}; this controller writes format {FORMAT}")
+    connection.execute(f"PRAGMA user_version={FORMAT}")
+    connection.commit()
+    entries = _rows(connection, "entry", LedgerEntry)
+    decisions = _rows(connection, "decision", Decision)
+    return Kept(
+        hosts=_rows(connection, "host", HostRow),
+        agents=_rows(connection, "agent", AgentRow),
+        quotas=_rows(connection, "quota", QuotaRow),
+        entries=tuple(sorted(entries, key=lambda one: one.entry)),
+        decisions=tuple(sorted(decisions, key=lambda one: one.decision)),
+    )
+
+
+def _rows(connection: sqlite3.Connection, table: Table, form: type[S]) -> tuple[S, ...]:
+    found: Iterable[tuple[str]] = connection.execute(f"SELECT body FROM {table}")
+    return tuple(msgspec.json.decode(body, type=form) for (body,) in found)
+
+
+def _apply(connection: sqlite3.Connection, changes: Mapping[Key, bytes | None]) -> None:
+    for table in _TABLES:
+        rows = [(key, body) for (of, key), body in changes.items() if of == table]
+        connection.executemany(
+            f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET body=excluded.body",
+            [(key, body.decode()) for key, body in rows if body is not None],
+        )
+        connection.executemany(
+            f"DELETE FROM {table} WHERE key=?", [(key,) for key, body in rows if body is None]
+        )
+
+
+def _move(path: Path, aside: Path) -> None:
+    for ending in _FILES:
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
+
+
+def _size(path: Path) -> int:
+    files = (path.with_name(path.name + ending) for ending in _FILES)
+    return sum(file.stat().st_size for file in files if file.exists())

@@ -1,0 +1,21 @@
+"""Why the controller does not take a message: each has its own HTTP status and name."""
+
+from __future__ import annotations
+
+from headrace.core.errors import CallerError, NotFoundError
+
+
+class UnknownJobError(NotFoundError):
+    """The job, or the host of it that speaks, did not announce itself here."""
+
+
+class UnknownAgentError(NotFoundError):
+    """The agent did not announce itself here."""
+
+
+class StaleReportError(CallerError):
+    """The report was taken already, came after a later one, or is of an earlier start."""
+
+
+class WrongReportError(CallerError):
+    """The message has the right form and makes no sense."""
