@@ -17,15 +17,13 @@ Source: elastic reservation report, row B4, and row C12 for transform-bound.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from statistics import fmean, pvariance
+from dataclasses import dataclass
 
 from headrace.core.errors import ConfigError
 from headrace.policy.reservation.events import Indicators, Mode
 from headrace.policy.reservation.health import Health
-from headrace.policy.reservation.steady import SteadyLatency
+from headrace.policy.reservation.picture import Album, Picture
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,33 +65,54 @@ class DiagnosisLimits:
     """What the mode said last has ahead of others, so that the answer does not flap."""
 
     early: Ramp = Ramp(none=20.0, sure=10.0)
-    """Iterations since the start that make a cold start likely."""
+    """Iterations since the start of a cold start; it lasts longer while the cache fills."""
+
+    fresh: float = 0.7
+    """How sure of a cold start we are while nothing is known that is usual for the host."""
 
     slow: Ramp = Ramp(none=1.5, sure=3.0)
     """Latency over the usual that shows a cold start."""
 
     cold_hits: Ramp = Ramp(none=0.8, sure=0.4)
-    """Hit rate, over the usual, of a cache that is cold."""
+    """Hit rate of a cache that is cold."""
 
-    swing: Ramp = Ramp(none=0.002, sure=0.01)
+    swing: Ramp = Ramp(none=0.001, sure=0.006)
     """Variance of the hit rate over the window that shows thrash."""
 
-    low_hits: Ramp = Ramp(none=0.8, sure=0.6)
+    low_hits: Ramp = Ramp(none=0.85, sure=0.65)
     """Mean hit rate over the window, low enough for thrash."""
 
-    fallen_hits: Ramp = Ramp(none=0.8, sure=0.5)
+    fallen_hits: Ramp = Ramp(none=0.9, sure=0.65)
     """Mean hit rate over the host's own usual one that shows thrash without a swing."""
 
-    shallow: Ramp = Ramp(none=0.6, sure=0.3)
-    """Filled part of the queue, over the window, that is low for long."""
+    latency_swing: Ramp = Ramp(none=0.0, sure=0.2)
+    """Coefficient of variation of the latency over the window that goes with thrash."""
 
-    queued: Ramp = Ramp(none=0.35, sure=0.65)
+    steady_latency: float = 0.2
+    """By this part thrash is less sure where the latency does not swing with the hits."""
+
+    shallow: Ramp = Ramp(none=70.0, sure=40.0)
+    """Score of the queue alone that is low."""
+
+    low_for: Ramp = Ramp(none=0.0, sure=3.0)
+    """Iterations in a row with a low queue that are long."""
+
+    queued: Ramp = Ramp(none=0.3, sure=0.6)
     """Part of an I/O's time, but for its own quota, that it waits behind others."""
 
-    throttled: Ramp = Ramp(none=0.7, sure=0.4)
-    """Part of an I/O's time that its own quota may take before that explains the need."""
+    queued_more: Ramp = Ramp(none=0.1, sure=0.25)
+    """That part less the usual one."""
 
-    cpu: Ramp = Ramp(none=0.4, sure=0.7)
+    remote: Ramp = Ramp(none=0.1, sure=0.3)
+    """Part of the bytes that came over the network."""
+
+    with_nic: float = 0.2
+    """By this part congestion is less sure where the queue is deep when the card is busy."""
+
+    throttled: Ramp = Ramp(none=0.8, sure=0.5)
+    """Part of an I/O's time that its own quota takes, if congestion explains the need."""
+
+    cpu: Ramp = Ramp(none=0.4, sure=0.6)
     """Part of a batch's preparation that is work of the CPU."""
 
     def __post_init__(self) -> None:
@@ -123,10 +142,12 @@ NOTHING = Diagnosis(mode="none", confidence=1.0, reason="")
 
 
 class Diagnostician:
-    """Keeps a window of one host's figures, O(window) memory."""
+    """Diagnoses one host; keeps a window of its figures, O(window) memory."""
 
     def __init__(self, limits: DiagnosisLimits | None = None) -> None:
         self._limits = limits or DiagnosisLimits()
+        self._album = Album(self._limits.window)
+        self._said: Mode = "none"
 
     def observe(self, indicators: Indicators, health: Health) -> Diagnosis:
         """Take in one iteration and return what is wrong, if it shows.
@@ -135,4 +156,97 @@ class Diagnostician:
             indicators: The host's figures, checked by its ``HealthTracker``.
             health: What that tracker made of them.
         """
-        return NOTHING
+        self._album.add(indicators, health)
+        diagnosis = NOTHING
+        if health.score < self._limits.look_below:
+            picture = self._album.picture(indicators)
+            diagnosis = self._surest(picture, health)
+        self._said = diagnosis.mode
+        return diagnosis
+
+    def _surest(self, picture: Picture, health: Health) -> Diagnosis:
+        limits = self._limits
+        sure = {mode: rule(picture, health, limits) for mode, rule in _RULES.items()}
+        ahead = {mode: sure[mode] + limits.stay * (mode == self._said) for mode in sure}
+        mode = max(ahead, key=ahead.__getitem__)
+        need = limits.say_from
+        if health.score >= limits.tight_below and mode != self._said:
+            need = limits.unmistakable
+        if ahead[mode] < need:
+            return Diagnosis(mode="none", confidence=1.0 - sure[mode], reason="")
+        return Diagnosis(mode=mode, confidence=sure[mode], reason=_REASONS[mode](picture))
+
+
+def _cold_start(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
+    early = limits.early(p.iteration)
+    if not p.settled and p.hits_rise:
+        early = 1.0
+    first = min(limits.fresh, 1.0 - limits.cpu(p.cpu)) if not p.settled else 0.0
+    symptom = max(first, limits.slow(p.latency_ratio), limits.cold_hits(p.hit_rate))
+    return min(early, limits.shallow(health.queue), symptom)
+
+
+def _thrash(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
+    if not p.settled:
+        return 0.0
+    sure = min(_misses(p, limits), limits.shallow(health.queue))
+    return sure * (1.0 - limits.steady_latency * (1.0 - limits.latency_swing(p.latency_swing)))
+
+
+def _misses(p: Picture, limits: DiagnosisLimits) -> float:
+    """Return how sure it is that the cache does worse than it could."""
+    swings = min(limits.swing(p.hits_variance), limits.low_hits(p.hits_mean))
+    cold = 0.0 if p.settled else limits.cold_hits(p.hit_rate)
+    return max(swings, limits.fallen_hits(p.hits_over_usual), cold)
+
+
+def _congestion(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
+    sure = min(
+        limits.shallow(health.queue),
+        limits.low_for(p.low_for),
+        limits.queued(p.queued),
+        limits.queued_more(p.queued - p.usual_queued),
+        limits.remote(p.remote_share),
+        limits.throttled(p.throttled),
+        1.0 - _misses(p, limits),
+    )
+    return sure * (1.0 - limits.with_nic * max(0.0, p.depth_against_nic))
+
+
+def _transform_bound(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
+    return min(
+        limits.shallow(health.queue),
+        limits.cpu(p.cpu),
+        1.0 - limits.queued(p.queued),
+        limits.throttled(p.throttled),
+    )
+
+
+Rule = Callable[[Picture, Health, DiagnosisLimits], float]
+
+_RULES: dict[Mode, Rule] = {
+    "cold-start": _cold_start,
+    "thrash": _thrash,
+    "congestion": _congestion,
+    "transform-bound": _transform_bound,
+}
+"""How sure each mode is, 0 to 1; of equally sure ones the first is named."""
+
+
+_REASONS: dict[Mode, Callable[[Picture], str]] = {
+    "cold-start": lambda p: (
+        f"iteration {p.iteration} since the start, I/Os take {p.latency_ratio:.1f} times the "
+        f"usual, {p.hit_rate:.0%} hits"
+    ),
+    "thrash": lambda p: (
+        f"hit rate {p.hits_mean:.0%} on average with variance {p.hits_variance:.2g}, "
+        f"{p.hits_over_usual:.0%} of the usual"
+    ),
+    "congestion": lambda p: (
+        f"I/Os wait behind others for {p.queued:.0%} of their time, usually "
+        f"{p.usual_queued:.0%}, and the queue has been low for {p.low_for} iterations"
+    ),
+    "transform-bound": lambda p: (
+        f"{p.cpu:.0%} of preparing is work of the CPU, I/Os wait for {p.queued:.0%} of their time"
+    ),
+}

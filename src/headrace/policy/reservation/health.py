@@ -17,7 +17,7 @@ from typing import Literal
 from headrace.core.errors import CallerError, ConfigError
 from headrace.policy.reservation.events import Indicators, Level
 from headrace.policy.reservation.indicators import check_indicators
-from headrace.policy.reservation.steady import SteadyLatency
+from headrace.policy.reservation.usual import Usual
 
 Indicator = Literal["queue", "latency", "variation", "next batch"]
 
@@ -180,14 +180,14 @@ class HealthTracker:
         self._limits = limits or HealthLimits()
         total = sum(self._limits.weights)
         self._weights = tuple(weight / total for weight in self._limits.weights)
-        self._usual = SteadyLatency(usual_latency_s)
+        self._usual = Usual(usual_latency_s or None, less_is_better=True)
         self._rate: float | None = None
         self._scores: tuple[float, float, float, float] | None = None
 
     @property
     def usual_latency_s(self) -> float:
         """The host's usual latency, to start a tracker with after a restart [s]."""
-        return self._usual.value_s
+        return self._usual.value or 0.0
 
     def observe(self, indicators: Indicators) -> Health:
         """Take in one iteration and return the host's health.
@@ -208,13 +208,14 @@ class HealthTracker:
             depth=indicators.queue_depth,
             capacity=indicators.queue_capacity,
             latency_s=indicators.io_latency_s,
-            usual_latency_s=self._usual.value_s,
+            usual_latency_s=self.usual_latency_s,
             next_load=load,
         )
 
     def _learn(self, indicators: Indicators) -> None:
-        full = self._limits.queue.score(_fill(indicators)) >= 100.0
-        self._usual.observe(indicators.io_latency_s, keeps_up=full)
+        if indicators.io_latency_s > 0:
+            full = self._limits.queue.score(filled(indicators)) >= 100.0
+            self._usual.observe(indicators.io_latency_s, keeps_up=full)
         if self._rate is None:
             self._rate = indicators.read_bytes_per_s or None
         else:
@@ -234,7 +235,7 @@ class HealthTracker:
     def _smooth(self, i: Indicators, load: float) -> tuple[float, float, float, float]:
         limits = self._limits
         new = (
-            limits.queue.score(_fill(i)),
+            limits.queue.score(filled(i)),
             limits.latency.score(self._usual.ratio(i.io_latency_s)),
             limits.variation.score(i.io_latency_cv),
             limits.next_load.score(load),
@@ -256,8 +257,8 @@ class HealthTracker:
         return min(max(weighed, queue - reach), queue + reach, 100.0)
 
 
-def _fill(indicators: Indicators) -> float:
-    """Return the filled part of the queue; a job without a queue is as well as it waits."""
+def filled(indicators: Indicators) -> float:
+    """Return the filled part of the queue; without a queue, the part of time not waited."""
     if indicators.queue_capacity > 0:
         return indicators.queue_depth / indicators.queue_capacity
     cycle_s = indicators.step_time_s + indicators.wait_s

@@ -1,0 +1,161 @@
+"""What one host's figures look like over the last iterations: the input of a diagnosis."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import sqrt
+
+from headrace.policy.reservation.events import Indicators
+from headrace.policy.reservation.health import Health, filled
+from headrace.policy.reservation.usual import Usual
+
+_RISING = 0.02
+_SHALLOW = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Picture:
+    """One host's figures, the newest ones and over a window, beside what is usual for it."""
+
+    iteration: int
+    settled: bool
+    """Since it started, the queue was full once, or the cache stopped filling."""
+
+    hits_rise: bool
+    """The second half of the window has more hits than the first."""
+
+    hit_rate: float
+    hits_mean: float
+    hits_variance: float
+    hits_over_usual: float
+    """The window's mean over the usual hit rate."""
+
+    latency_ratio: float
+    """I/O latency without the wait for its own quota, over the usual one."""
+
+    latency_swing: float
+    """That ratio's standard deviation over its mean, over the window."""
+
+    low_for: int
+    """Iterations in a row whose queue was less than half full."""
+
+    depth_against_nic: float
+    """Correlation of queue depth and the network card's rate over the window, -1 to 1."""
+
+    remote_share: float
+    """Bytes received from the network over bytes read; 1 where nothing was read."""
+
+    queued: float
+    """Part of an I/O's time, but for its own quota, that it waited behind others."""
+
+    usual_queued: float
+    throttled: float
+    """Part of an I/O's time that it waited for its own quota."""
+
+    cpu: float
+    """Part of a batch's preparation that was work of the CPU."""
+
+
+class Album:
+    """Keeps the last ``window`` iterations of one host and learns what is usual for it."""
+
+    def __init__(self, window: int) -> None:
+        self._hits: deque[float] = deque(maxlen=window)
+        self._ratios: deque[float] = deque(maxlen=window)
+        self._fills: deque[float] = deque(maxlen=window)
+        self._rates: deque[float] = deque(maxlen=window)
+        self._latency = Usual(less_is_better=True)
+        self._hit_rate = Usual(less_is_better=False)
+        self._queued = Usual(less_is_better=True)
+        self._iteration = -1
+        self._settled = False
+        self._low_for = 0
+
+    def add(self, indicators: Indicators, health: Health) -> None:
+        """Take in one iteration; one that is earlier than the last begins a new run."""
+        if indicators.iteration < self._iteration:
+            self._begin_again()
+        self._iteration = indicators.iteration
+        keeps_up = health.queue >= 100.0
+        free_s = indicators.io_latency_s * (1.0 - indicators.throttled_share)
+        if free_s > 0:
+            self._latency.observe(free_s, keeps_up=keeps_up)
+            self._queued.observe(queued_share(indicators), keeps_up=keeps_up)
+        self._hit_rate.observe(indicators.hit_rate, keeps_up=keeps_up)
+        fill = filled(indicators)
+        self._hits.append(indicators.hit_rate)
+        self._ratios.append(self._latency.ratio(free_s))
+        self._fills.append(fill)
+        self._rates.append(indicators.nic_bytes_per_s)
+        self._low_for = self._low_for + 1 if fill < _SHALLOW else 0
+        self._settle(keeps_up=keeps_up)
+
+    def picture(self, indicators: Indicators) -> Picture:
+        """Return the view of the iteration that was added last."""
+        hits_mean, hits_variance = _moments(self._hits)
+        ratio_mean, ratio_variance = _moments(self._ratios)
+        read = indicators.read_bytes_per_s
+        return Picture(
+            iteration=indicators.iteration,
+            settled=self._settled,
+            hits_rise=self._hits_rise(),
+            hit_rate=indicators.hit_rate,
+            hits_mean=hits_mean,
+            hits_variance=hits_variance,
+            hits_over_usual=self._hit_rate.ratio(hits_mean),
+            latency_ratio=self._ratios[-1],
+            latency_swing=sqrt(ratio_variance) / ratio_mean if ratio_mean else 0.0,
+            low_for=self._low_for,
+            depth_against_nic=_correlation(self._fills, self._rates),
+            remote_share=min(1.0, indicators.nic_bytes_per_s / read) if read else 1.0,
+            queued=queued_share(indicators),
+            usual_queued=self._queued.value or 0.0,
+            throttled=indicators.throttled_share,
+            cpu=indicators.transform_share,
+        )
+
+    def _begin_again(self) -> None:
+        """Forget the run before, but not what is usual for the host."""
+        for window in (self._hits, self._ratios, self._fills, self._rates):
+            window.clear()
+        self._settled = False
+        self._low_for = 0
+
+    def _settle(self, *, keeps_up: bool) -> None:
+        whole = len(self._hits) == self._hits.maxlen
+        if whole and (keeps_up or not self._hits_rise()):
+            self._settled = True
+
+    def _hits_rise(self) -> bool:
+        half = len(self._hits) // 2
+        if half == 0:
+            return False
+        first = sum(islice(self._hits, half)) / half
+        second = sum(islice(self._hits, half, None)) / (len(self._hits) - half)
+        return second > first + _RISING
+
+
+def queued_share(indicators: Indicators) -> float:
+    """Return the part of an I/O's time, but for its own quota, that it waited behind others."""
+    left = 1.0 - indicators.throttled_share
+    return min(1.0, indicators.queue_share / left) if left > 0 else 0.0
+
+
+def _moments(values: Sequence[float] | deque[float]) -> tuple[float, float]:
+    """Return mean and variance."""
+    mean = sum(values) / len(values)
+    return mean, sum((value - mean) ** 2 for value in values) / len(values)
+
+
+def _correlation(left: deque[float], right: deque[float]) -> float:
+    """Return Pearson's correlation; 0 where either does not vary."""
+    left_mean, left_variance = _moments(left)
+    right_mean, right_variance = _moments(right)
+    scale = sqrt(left_variance * right_variance) * len(left)
+    if scale == 0:
+        return 0.0
+    pairs = zip(left, right, strict=True)
+    return sum((a - left_mean) * (b - right_mean) for a, b in pairs) / scale
