@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.policy.reservation.events import Lend, Reclaim
-from headrace.sim.borrowing import Decided, borrowing
+from headrace.policy.reservation.events import Action, Lend, Reclaim
+from headrace.sim.borrowing import borrowing
 
 ASKED = {"a": np.arange(0.0, 100.0, 2.0)}
 
 
-def _lend(loan: int, at_s: float) -> Decided:
+def _lend(loan: int, at_s: float) -> tuple[float, Action]:
     lend = Lend(
         loan=loan, job="a", tier="hdd", bytes_per_s=1e6, iterations=3, expires_in_s=9.0,
         score=30.0, reason="tight",
     )  # fmt: skip
-    return Decided(at_s, lend)
+    return (at_s, lend)
 
 
-def _reclaim(loan: int, at_s: float) -> Decided:
-    return Decided(at_s, Reclaim(loan=loan, job="a", tier="hdd", reason="over"))
+def _reclaim(loan: int, at_s: float) -> tuple[float, Action]:
+    return (at_s, Reclaim(loan=loan, job="a", tier="hdd", reason="over"))
 
 
 def test_a_loan_is_as_long_as_the_iterations_that_began_meanwhile() -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from headrace.policy.reservation.events import Mode
-from headrace.sim.confusion import AFTERMATH_S, Confusion, Episode, Statement, confusion
+from headrace.sim.confusion import AFTERMATH_S, Confusion, Statement, Stretch, confusion
 
 
-def _episode(mode: Mode, begin_s: float, end_s: float, *, hurt: bool = True) -> Episode:
-    return Episode(job="a", mode=mode, begin_s=begin_s, end_s=end_s, hurt=hurt)
+def _episode(mode: Mode, begin_s: float, end_s: float, *, hurt: bool = True) -> Stretch:
+    return Stretch(job="a", mode=mode, begin_s=begin_s, end_s=end_s, hurt=hurt)
 
 
 def _said(*said: tuple[float, Mode]) -> list[Statement]:
     return [Statement(job="a", mode=mode, at_s=at_s) for at_s, mode in said]
 
 
-def _found(episodes: list[Episode], statements: list[Statement]) -> Confusion:
+def _found(episodes: list[Stretch], statements: list[Statement]) -> Confusion:
     return confusion(episodes, statements, until_s=1000.0)
 
 

@@ -13,14 +13,6 @@ from headrace.core.media import TierName
 from headrace.policy.reservation.events import Action, Lend, Reclaim
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """An action and when it was decided."""
-
-    at_s: float
-    action: Action
-
-
 class Borrowing(msgspec.Struct, frozen=True, kw_only=True):
     """Loans of one tier; one that is renewed at once is one loan."""
 
@@ -38,23 +30,23 @@ class _Spell:
 
 
 def borrowing(
-    decided: Iterable[Decided], asked_s: Mapping[str, npt.NDArray[np.float64]]
+    decided: Iterable[tuple[float, Action]], asked_s: Mapping[str, npt.NDArray[np.float64]]
 ) -> dict[TierName, Borrowing]:
     """Return the lengths of loans by tier.
 
     Args:
-        decided: Actions in order of time.
+        decided: (time [s], action), in order of time.
         asked_s: Job → when each of its iterations asked for its batch, ascending [s].
     """
     spells: dict[tuple[TierName, str], list[_Spell]] = {}
     open_loans: dict[int, tuple[float, Lend]] = {}
-    for one in decided:
-        match one.action:
+    for at_s, action in decided:
+        match action:
             case Lend() as lend:
-                open_loans[lend.loan] = (one.at_s, lend)
+                open_loans[lend.loan] = (at_s, lend)
             case Reclaim(loan=loan) if loan in open_loans:
                 began_s, lend = open_loans.pop(loan)
-                spell = _spell(asked_s.get(lend.job), began_s, one.at_s, lend.bytes_per_s)
+                spell = _spell(asked_s.get(lend.job), began_s, at_s, lend.bytes_per_s)
                 spells.setdefault((lend.tier, lend.job), []).append(spell)
             case _:
                 pass

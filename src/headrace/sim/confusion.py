@@ -14,17 +14,15 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace.policy.reservation.events import Mode
-
-MODES: tuple[Mode, ...] = ("cold-start", "thrash", "congestion", "transform-bound")
-"""Causes that are told apart."""
+from headrace.sim.episode import MODES
 
 AFTERMATH_S = 60.0
 """For so long after an episode its cause may still be named: queues refill, caches warm [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Episode:
-    """A stretch of time in which one thing was wrong with one job."""
+class Stretch:
+    """Time in which one thing was, or was said to be, wrong with one job."""
 
     job: str
     mode: Mode
@@ -61,7 +59,7 @@ class Confusion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def confusion(
-    episodes: Iterable[Episode], statements: Iterable[Statement], *, until_s: float
+    episodes: Iterable[Stretch], statements: Iterable[Statement], *, until_s: float
 ) -> Confusion:
     """Compare what was wrong with what was said to be wrong.
 
@@ -82,13 +80,15 @@ def confusion(
     for spell in (spell for found in spells.values() for spell in found):
         if id(spell) not in used:
             counts["none", spell.mode] += 1
-    return Confusion(counts=_nested(counts), scores={mode: _score(mode, counts) for mode in MODES})
+    scores: dict[str, ModeScore] = {}
+    scores |= {mode: _score(mode, counts) for mode in MODES if mode != "none"}
+    return Confusion(counts=_nested(counts), scores=scores)
 
 
-def _spells(statements: Iterable[Statement], until_s: float) -> dict[str, list[Episode]]:
+def _spells(statements: Iterable[Statement], until_s: float) -> dict[str, list[Stretch]]:
     """Return the stretches in which a cause was named, by job."""
     last: dict[str, Statement] = {}
-    spells: dict[str, list[Episode]] = {}
+    spells: dict[str, list[Stretch]] = {}
     for said in statements:
         before = last.get(said.job)
         if before is not None and before.mode == said.mode:
@@ -102,20 +102,20 @@ def _spells(statements: Iterable[Statement], until_s: float) -> dict[str, list[E
     return spells
 
 
-def _spell(said: Statement, end_s: float) -> Episode:
-    return Episode(job=said.job, mode=said.mode, begin_s=said.at_s, end_s=end_s)
+def _spell(said: Statement, end_s: float) -> Stretch:
+    return Stretch(job=said.job, mode=said.mode, begin_s=said.at_s, end_s=end_s)
 
 
-def _overlapping(spells: Sequence[Episode], episode: Episode) -> list[Episode]:
+def _overlapping(spells: Sequence[Stretch], episode: Stretch) -> list[Stretch]:
     return [spell for spell in spells if _common_s(spell, episode) > 0]
 
 
-def _common_s(spell: Episode, episode: Episode) -> float:
+def _common_s(spell: Stretch, episode: Stretch) -> float:
     end_s = min(spell.end_s, episode.end_s + AFTERMATH_S)
     return end_s - max(spell.begin_s, episode.begin_s)
 
 
-def _longest(spells: Sequence[Episode], episode: Episode) -> Mode:
+def _longest(spells: Sequence[Stretch], episode: Stretch) -> Mode:
     """Return the cause that was named longest while the episode lasted."""
     named_s: dict[Mode, float] = {}
     for spell in spells:
@@ -124,8 +124,7 @@ def _longest(spells: Sequence[Episode], episode: Episode) -> Mode:
 
 
 def _nested(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    rows = (*MODES, "none")
-    return {truth: {said: counts.get((truth, said), 0) for said in rows} for truth in rows}
+    return {truth: {said: counts.get((truth, said), 0) for said in MODES} for truth in MODES}
 
 
 def _score(mode: Mode, counts: Mapping[tuple[str, str], int]) -> ModeScore:

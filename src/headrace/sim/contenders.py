@@ -1,0 +1,132 @@
+"""Who is compared, and what each is able to do: nothing about a contender is implied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from headrace.core.errors import CallerError, ConfigError
+from headrace.core.keys import key_hint
+from headrace.policy.reservation.arbiter import Arbiter
+from headrace.policy.reservation.limits import ReservationLimits
+from headrace.sim.estate import HEADRACE, PLAIN, Abilities
+from headrace.sim.policies import Omniscient, Policy
+from headrace.sim.rivals.aimd import Aimd
+from headrace.sim.rivals.oracle import Oracle
+from headrace.sim.rivals.published import Published
+from headrace.sim.rivals.static import Needs, StaticQuotas
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """What a policy may be made from."""
+
+    needs: Needs
+    """Mean needs of all jobs, for those that set quotas from them."""
+
+    limits: ReservationLimits
+    """For the arbiter."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contender:
+    """A policy with the software that it governs."""
+
+    name: str
+    title: str
+    abilities: Abilities
+    make: Callable[[Given], Policy | Omniscient]
+
+
+def _arbiter(given: Given) -> Policy:
+    return Arbiter(given.limits)
+
+
+def _reactive(given: Given) -> Policy:
+    return Arbiter(replace(given.limits, predictive=False))
+
+
+BASELINE = "static"
+OURS = "predictive"
+BOUND = "oracle"
+
+_ALL = (
+    Contender(
+        name=BASELINE,
+        title="static quotas",
+        abilities=PLAIN,
+        make=lambda given: StaticQuotas(given.needs),
+    ),
+    Contender(name="aimd", title="AIMD", abilities=PLAIN, make=lambda _: Aimd()),
+    Contender(
+        name="published",
+        title="PID and pool as published",
+        abilities=replace(PLAIN, reordering=True),
+        make=lambda given: Published(given.needs),
+    ),
+    Contender(name="reactive", title="headrace, reactive", abilities=HEADRACE, make=_reactive),
+    Contender(name=OURS, title="headrace, predictive", abilities=HEADRACE, make=_arbiter),
+    Contender(
+        name=BOUND,
+        title="oracle: max-min, true needs",
+        abilities=HEADRACE,
+        make=lambda _: Oracle(),
+    ),
+)
+"""What the benchmark compares."""
+
+_ABLATIONS = (
+    Contender(
+        name="no-cache",
+        title="predictive, page cache",
+        abilities=replace(HEADRACE, clairvoyant_cache=False),
+        make=_arbiter,
+    ),
+    Contender(
+        name="no-early",
+        title="predictive, prefetch from the first step",
+        abilities=replace(HEADRACE, early_prefetch=False),
+        make=_arbiter,
+    ),
+    Contender(
+        name="bandwidth-only",
+        title="predictive, abilities as published",
+        abilities=replace(PLAIN, reordering=True),
+        make=_arbiter,
+    ),
+    Contender(
+        name="static-able",
+        title="static quotas, abilities of headrace",
+        abilities=replace(HEADRACE, announces_bursts=False),
+        make=lambda given: StaticQuotas(given.needs),
+    ),
+)
+"""What each ability is worth: headrace without it, and without its arbiter."""
+
+CONTENDERS: dict[str, Contender] = {one.name: one for one in _ALL}
+ABLATIONS: dict[str, Contender] = {one.name: one for one in _ABLATIONS}
+
+
+def contender(name: str) -> Contender:
+    """Return the contender of that name.
+
+    Raises:
+        CallerError: there is none; the message names the nearest.
+    """
+    known = CONTENDERS | ABLATIONS
+    if name not in known:
+        raise CallerError(f"no policy {name!r}; {key_hint(name, list(known))}")
+    return known[name]
+
+
+def limits_of(settings: Mapping[str, bool | float]) -> ReservationLimits:
+    """Return the arbiter's limits, with a scenario's settings in place of the defaults.
+
+    Raises:
+        ConfigError: a setting is unknown, or its value is wrong.
+    """
+    known = [field.name for field in fields(ReservationLimits) if field.type in ("bool", "float")]
+    for name in settings:
+        if name not in known:
+            raise ConfigError(f"limits: unknown key {name!r}; {key_hint(name, known)}")
+    return replace(ReservationLimits(), **settings)  # type: ignore[arg-type]
