@@ -43,8 +43,26 @@ class Counts:
     storage_bytes: int = 0
     """Read here from storage [bytes]; a lower bound where a video is read in part."""
 
+    tier_bytes: Counter[str] = field(default_factory=Counter)
+    """Tier → stored bytes that agents read of it, as they say; empty text: they did not."""
+
+    hit_bytes: Counter[str] = field(default_factory=Counter)
+    """Of those, the ones that its cache held [bytes]."""
+
+    reads: int = 0
+    """Samples whose bytes were read for this: by agents, or here from storage."""
+
+    latency_s: float = 0.0
+    """How long those took, waiting included, summed [s]."""
+
+    latency_s2: float = 0.0
+    """The same squared, summed, for its spread [s²]."""
+
     queued_s: float = 0.0
     """Time samples waited inside agents before their turn, summed [s]."""
+
+    throttled_s: float = 0.0
+    """Time that reads waited for the job's quota, summed [s]."""
 
     read_s: float = 0.0
     """Time spent reading, summed over samples and hosts [s]."""
@@ -54,6 +72,12 @@ class Counts:
 
     cpu_s: float = 0.0
     """CPU of this process spent on it: receiving, decoding, assembling [s]."""
+
+    def took(self, latency_s: float) -> None:
+        """Count one read."""
+        self.reads += 1
+        self.latency_s += latency_s
+        self.latency_s2 += latency_s * latency_s
 
     def add(self, other: Counts) -> None:
         """Add another's sums to these."""

@@ -118,6 +118,9 @@ class _Work:
     begin_cpu: float
     hedge_at: float
     give_up_at: float
+    lengths: Mapping[int, int]
+    """Sample → its stored bytes."""
+
     counts: Counts = field(default_factory=Counts)
     calls: list[_Call] = field(default_factory=list)
     local: dict[Visit, str] = field(default_factory=dict)
@@ -182,6 +185,13 @@ class Gatherer:
             begin_cpu=time.thread_time(),
             hedge_at=now + wait_s + shop.patience.grace_s,
             give_up_at=now + shop.timeout_s,
+            lengths=dict(
+                zip(
+                    shard.samples.tolist(),
+                    shop.job.lengths(shard.samples).tolist(),
+                    strict=True,
+                )
+            ),
         )
 
     def _wait_s(self, step: int) -> float:
@@ -303,7 +313,7 @@ class Gatherer:
     def _take_frame(
         self, work: _Work, member: Member, key: SampleKey, header: FrameHeader, buffers: Buffers
     ) -> None:
-        _count_frame(work.counts, header, buffers)
+        _count_frame(work.counts, header, buffers, length=work.lengths[key.sample])
         maker = self._shop.maker
         match header.kind:
             case "tensor":
@@ -385,7 +395,10 @@ class Gatherer:
         counts = work.counts
         counts.read_s += made.read_s
         counts.transform_s += made.transform_s
+        counts.throttled_s += made.throttled_s
         counts.storage_bytes += made.storage_bytes
+        if made.storage_bytes:
+            counts.took(made.throttled_s + made.read_s)
         counts.local += work.local[visit] == "local"
         counts.hedged += work.local[visit] == "hedged"
         if made.reason:
@@ -433,9 +446,10 @@ class Gatherer:
         )
 
 
-def _count_frame(counts: Counts, header: FrameHeader, buffers: Buffers) -> None:
+def _count_frame(counts: Counts, header: FrameHeader, buffers: Buffers, *, length: int) -> None:
     counts.wire_bytes += sum(buffer.nbytes for buffer in buffers)
     counts.queued_s += header.queued_s
+    counts.throttled_s += header.throttled_s
     counts.read_s += header.read_s
     counts.transform_s += header.transform_s
     if header.kind == "tensor":
@@ -443,6 +457,11 @@ def _count_frame(counts: Counts, header: FrameHeader, buffers: Buffers) -> None:
         counts.ready += header.ready
     elif header.kind == "raw":
         counts.raw[header.code] += 1
+    if buffers:
+        counts.took(header.queued_s + header.throttled_s + header.read_s)
+        counts.tier_bytes[header.tier] += length
+        if header.hit:
+            counts.hit_bytes[header.tier] += length
 
 
 class _Task:

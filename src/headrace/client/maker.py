@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from headrace.client.complaints import Complaints
+from headrace.client.limiter import DirectLimiter
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
     CorruptSampleError,
@@ -78,6 +79,8 @@ class Made:
     read_s: float = 0.0
     transform_s: float = 0.0
     storage_bytes: int = 0
+    throttled_s: float = 0.0
+    """How long it waited for the job's quota before it was read [s]."""
 
 
 class Maker:
@@ -89,12 +92,14 @@ class Maker:
         targets: Mapping[str, int],
         *,
         fetch_raw: FetchRaw,
+        limiter: DirectLimiter | None = None,
         allowed_ops: tuple[str, ...] = (),
         pause: Pause = time.sleep,
     ) -> None:
         self._job = job
         self._targets = targets
         self._fetch_raw = fetch_raw
+        self._limiter = limiter or DirectLimiter()
         self._allowed_ops = allowed_ops
         self._pause = pause
         self._complaints = Complaints()
@@ -111,6 +116,7 @@ class Maker:
         Raises:
             CorruptSampleError: it cannot be decoded.
         """
+        self._throttle(key)
         return self._prepare(key, stop=stop).record
 
     def from_raw(self, key: SampleKey, fields: Mapping[str, bytes], *, isolated: bool) -> Made:
@@ -186,6 +192,7 @@ class Maker:
                 read_s=made.read_s,
                 transform_s=made.transform_s,
                 storage_bytes=made.storage_bytes,
+                throttled_s=made.throttled_s,
             )
         raise CorruptSampleError(
             f"{self._name(key)}: {reason}; none of its replacements could be made either "
@@ -193,8 +200,17 @@ class Maker:
         ) from last
 
     def _from_storage(self, key: SampleKey, target: int) -> Made:
+        throttled_s = self._throttle(key)
         done = self._prepare(key, stop=target)
-        return _made(done, storage_bytes=self._job.place(key.sample).location.length)
+        length = self._job.place(key.sample).location.length
+        return _made(done, storage_bytes=length, throttled_s=throttled_s)
+
+    def _throttle(self, key: SampleKey) -> float:
+        """Wait for the quota of what this host reads from storage itself; return how long [s]."""
+        place = self._job.place(key.sample)
+        if self._preparers[place.source] is None:
+            return 0.0
+        return self._limiter.wait(place.location.length)
 
     def _prepare(self, key: SampleKey, *, stop: int) -> Prepared:
         place = self._job.place(key.sample)
@@ -265,12 +281,13 @@ def raw_fields(header: FrameHeader, buffers: Sequence[memoryview]) -> dict[str, 
     return {name: bytes(data) for name, data in zip(names, buffers, strict=True)}
 
 
-def _made(done: Prepared, *, storage_bytes: int = 0) -> Made:
+def _made(done: Prepared, *, storage_bytes: int = 0, throttled_s: float = 0.0) -> Made:
     return Made(
         record=done.record,
         read_s=done.read_s,
         transform_s=done.transform_s,
         storage_bytes=storage_bytes,
+        throttled_s=throttled_s,
     )
 
 

@@ -93,6 +93,16 @@ class Prefetcher:
             raise result
         return result
 
+    def ready_nowait(self) -> int:
+        """Return how many steps lie ready, without a lock: for the training thread."""
+        return len(self._ready)
+
+    def capacity(self) -> int:
+        """Return how many steps may lie ready: as many as memory allows, once their size shows."""
+        if not self._largest:
+            return self._limits.steps
+        return max(1, min(self._limits.steps, self._limits.budget_bytes // self._largest))
+
     def statistics(self) -> PrefetchStatistics:
         """Describe what is ready and in the making."""
         with self._changed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
+
+N = TypeVar("N", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,14 @@ class OpenJob:
         source, local = self._split(sample)
         return Place(source=source, location=self.sources[source].index.location(local))
 
+    def source_of(self, sample: int) -> int:
+        """Return the position of a sample's source in the job.
+
+        Raises:
+            IndexError: there is no such sample.
+        """
+        return self._split(sample)[0]
+
     def kind(self, sample: int) -> Kind:
         """Return the media kind of a sample without reading its whole row."""
         source, local = self._split(sample)
@@ -72,13 +83,11 @@ class OpenJob:
 
     def costs(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the estimated CPU to decode each of some global sample ids [s], ``[N]``."""
-        costs = np.empty(samples.size, dtype=np.float64)
-        sources = np.searchsorted(self._ends, samples, side="right")
-        for source in np.unique(sources).tolist():
-            chosen = sources == source
-            rows = samples[chosen] - self.source_range(source).start
-            costs[chosen] = self.sources[source].index.costs[rows]
-        return costs
+        return self._looked_up(samples, lambda index: index.costs)
+
+    def lengths(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the encoded bytes of each of some global sample ids, ``int64 [N]``."""
+        return self._looked_up(samples, lambda index: index.lengths)
 
     def source_range(self, source: int) -> range:
         """Return the global ids of one source's samples."""
@@ -97,6 +106,18 @@ class OpenJob:
                 source.reader.close()
             if source.storage is not None:
                 source.storage.close()
+
+    def _looked_up(
+        self, samples: npt.NDArray[np.int64], column: Callable[[Index], npt.NDArray[N]]
+    ) -> npt.NDArray[N]:
+        """Return a column's values of some global sample ids, from the indexes of all sources."""
+        values = np.empty(samples.size, dtype=column(self.sources[0].index).dtype)
+        sources = np.searchsorted(self._ends, samples, side="right")
+        for source in np.unique(sources).tolist():
+            chosen = sources == source
+            rows = samples[chosen] - self.source_range(source).start
+            values[chosen] = column(self.sources[source].index)[rows]
+        return values
 
     def _split(self, sample: int) -> tuple[int, int]:
         if not 0 <= sample < self._ends[-1]:
