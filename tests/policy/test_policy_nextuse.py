@@ -172,6 +172,16 @@ def test_keys_can_be_listed_by_job_and_removed() -> None:
         kept.offer("y", 1, Use("b", 9))
 
 
+def test_rotating_comes_to_every_key() -> None:
+    kept: NextUseCache[str] = NextUseCache(3, by_step)
+    for step, key in enumerate("xyz"):
+        kept.offer(key, 1, Use("a", step))
+    kept.move("x", None)
+    seen = kept.rotate(2) + kept.rotate(1)
+    assert seen == [("y", Use("a", 1)), ("z", Use("a", 2)), ("x", None)]
+    assert kept.rotate(9)[0][0] == "y"
+
+
 def test_an_access_costs_microseconds() -> None:
     kept: NextUseCache[int] = NextUseCache(20_000, by_step)
     begin = time.perf_counter()

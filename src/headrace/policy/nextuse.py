@@ -16,6 +16,7 @@ import heapq
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from headrace.core.errors import ConfigError
@@ -111,6 +112,17 @@ class NextUseCache(Generic[K]):
     def kept_for(self, job: str) -> list[K]:
         """Return the keys whose next use is this job's."""
         return [key for key, entry in self._entries.items() if entry.use and entry.use.job == job]
+
+    def rotate(self, count: int) -> list[tuple[K, Use | None]]:
+        """Return so many keys with their next uses: those that were not touched for longest.
+
+        They count as touched then, so that one call after another comes to all.
+        """
+        oldest = list(islice(self._entries.items(), count))
+        for key, entry in oldest:
+            del self._entries[key]
+            self._entries[key] = entry
+        return [(key, entry.use) for key, entry in oldest]
 
     def _give_up_for(self, nbytes: int, use: Use) -> list[K] | None:
         """Forget what is needed later than ``use`` until ``nbytes`` fit, or nothing at all."""

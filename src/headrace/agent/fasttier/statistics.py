@@ -1,0 +1,38 @@
+"""What the fast tier tells about itself."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class FastTierStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the start, levels now."""
+
+    off: str
+    """Why it is not used any more; empty while it is."""
+
+    budget_bytes: int
+    used_bytes: int
+    samples: int
+    """Samples kept now."""
+
+    hits: int
+    """Reads whose bytes came from here."""
+
+    misses: int
+    """Reads whose bytes came from where the dataset lies."""
+
+    hit_bytes: int
+    miss_bytes: int
+    stored: int
+    """Copies made."""
+
+    stored_bytes: int
+    declined: int
+    """Samples not kept: everything kept is needed before them."""
+
+    evicted: int
+    """Samples that went for others that are needed sooner."""
+
+    corrupt: int
+    """Copies that were not what had been written; the originals were read instead."""

@@ -1,0 +1,269 @@
+"""Decides which encoded samples are kept on the fast tier, and knows where they lie.
+
+What is read from where a dataset lies passes by here: it is kept if it is needed again before
+something that would have to go for it. All state is in memory; of the file's bytes nothing
+outlives the agent.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headrace.agent.arena import Extent
+from headrace.agent.fasttier.file import FastFile
+from headrace.agent.fasttier.records import OVERHEAD_BYTES, Kept, Stored
+from headrace.agent.fasttier.space import Space, rounded
+from headrace.agent.fasttier.statistics import FastTierStatistics
+from headrace.agent.fasttier.through import Errand, Passage
+from headrace.agent.fasttier.timetable import Progress, Timetable
+from headrace.agent.jobs import ServedJob
+from headrace.policy.lookahead_events import Visit
+from headrace.policy.nextuse import NextUseCache, Use
+from headrace.prepare.job import Place
+
+log = logging.getLogger("headrace.agent.fasttier")
+
+LARGEST_SHARE = 8
+"""A sample that takes more than one part in so many of the fast tier is not kept."""
+
+LARGEST_BYTES = 256 << 20
+"""Nor is one that is larger than this: it is read as a whole to be kept [bytes]."""
+
+LOOKED_AT = 2000
+"""Samples of which it is looked, at each tidying, whether their next use was passed over."""
+
+
+class Key(NamedTuple):
+    """One sample of one dataset."""
+
+    dataset: int
+    row: int
+
+
+@dataclass(slots=True)
+class _Record:
+    extents: tuple[Extent, ...]
+    version: str
+    """Of the file that the sample is part of."""
+
+    stored: Stored | None = None
+    """None while it is written."""
+
+    users: int = 0
+    """Reads and writes going on: the extents are not given to others before they end."""
+
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """One read that passes by the fast tier."""
+
+    errand: Errand
+    key: Key
+    record: _Record | None
+    then: Use | None
+    """When the sample is read next after this."""
+
+    nbytes: int
+    """Encoded size of the sample [bytes]."""
+
+
+class FastTier:
+    """Which samples are kept, and where. Used from the event loop's thread only."""
+
+    def __init__(self, file: FastFile, progress: Progress) -> None:
+        self.timetable = Timetable(progress)
+        self.off = ""
+        """Why it is not used any more; empty while it is."""
+
+        self._file = file
+        self._space = Space(file.nbytes)
+        self._cache: NextUseCache[Key] = NextUseCache(
+            self._space.nbytes, lambda use: progress.due_at(*use)
+        )
+        self._progress = progress
+        self._records: dict[Key, _Record] = {}
+        self._largest = min(self._space.nbytes // LARGEST_SHARE, LARGEST_BYTES)
+        self._counts = dict.fromkeys(_COUNTS, 0)
+
+    @property
+    def fd(self) -> int:
+        """Descriptor of the file."""
+        return self._file.fd
+
+    def holds(self, job: ServedJob, sample: int) -> bool:
+        """Return whether a sample would be read from the fast tier now."""
+        source = job.open.source_of(sample)
+        record = self._records.get(self._key(job, source, sample))
+        return record is not None and record.stored is not None
+
+    def begin(self, name: str, job: ServedJob, visit: Visit, place: Place) -> Trip | None:
+        """Return what a read has to do with the fast tier, to be ended; None: nothing."""
+        if self.off:
+            return None
+        key = self._key(job, place.source, visit.sample)
+        record = self._records.get(key)
+        if record is not None and record.version != place.location.file_version:
+            self._drop(key)  # the dataset was indexed anew
+            record = None
+        then = self.timetable.after(name, visit.step, visit.sample)
+        length = place.location.length
+        if record is None:
+            slot = self.admit(key, length, then, place.location.file_version)
+            record = self._records.get(key)
+            return Trip(Errand(slot=slot), key, record, then, length)
+        if record.stored is None:
+            return Trip(Errand(), key, None, then, length)
+        record.users += 1
+        kept = Kept(
+            extents=record.extents, nbytes=record.stored.nbytes, digest=record.stored.digest
+        )
+        return Trip(Errand(kept=kept), key, record, then, length)
+
+    def end(self, trip: Trip, passage: Passage | None) -> None:
+        """Take in what became of a read; None: it failed, or its worker did."""
+        if passage is not None and passage.trouble:
+            self._switch_off(passage.trouble)
+        if passage is not None:
+            self._count("hits" if passage.hit else "misses", trip.nbytes)
+        if trip.record is None or self.off:
+            return
+        if trip.errand.kept is None:
+            self.settle(trip.key, trip.record, passage.stored if passage else None)
+        else:
+            self._end_read(trip, trip.record, passage)
+
+    def admit(self, key: Key, length: int, use: Use | None, version: str) -> tuple[Extent, ...]:
+        """Return where a sample of so many bytes is to be kept, to be settled; nothing: nowhere."""
+        nbytes = rounded(length + OVERHEAD_BYTES)
+        if use is None or nbytes > self._largest or key in self._records:
+            return ()
+        victims = self._cache.offer(key, nbytes, use)
+        if victims is None:
+            self._counts["declined"] += 1
+            return ()
+        self._counts["evicted"] += len(victims)
+        for victim in victims:
+            self._let_go(victim)
+        try:
+            extents = self._space.reserve(nbytes)
+        except MemoryError:  # what went is still being read
+            self._cache.remove(key)
+            return ()
+        self._records[key] = _Record(extents, version, users=1)
+        return extents
+
+    def record_of(self, key: Key) -> _Record:
+        """Return the record that ``admit`` made.
+
+        Raises:
+            KeyError: there is none, or not any more.
+        """
+        return self._records[key]
+
+    def settle(self, key: Key, record: _Record, stored: Stored | None) -> None:
+        """Take in that a record was written, or that it was not."""
+        record.users -= 1
+        if stored is None and not record.gone:
+            self._drop(key)
+        elif record.gone:
+            self._free_unused(record)
+        else:
+            record.stored = stored
+            self._count("stored", stored.nbytes if stored else 0)
+
+    def tidy(self) -> None:
+        """Look at a part of what is kept: a next use that has passed is not one any more."""
+        passed: dict[int, list[Key]] = {}
+        for key, use in self._cache.rotate(LOOKED_AT):
+            if use is None or use.step <= self._progress.over(use.job):
+                passed.setdefault(key.dataset, []).append(key)
+        for dataset, keys in passed.items():
+            following = self.timetable.next_of(dataset, [key.row for key in keys])
+            for key, use in zip(keys, following, strict=True):
+                self._cache.move(key, use)
+
+    def forget_job(self, name: str) -> None:
+        """Keep nothing for a job that is gone, but what others read as well."""
+        self.timetable.remove(name)
+        by_dataset: dict[int, list[Key]] = {}
+        for key in self._cache.kept_for(name):
+            by_dataset.setdefault(key.dataset, []).append(key)
+        for dataset, keys in by_dataset.items():
+            following = self.timetable.next_of(dataset, [key.row for key in keys])
+            for key, use in zip(keys, following, strict=True):
+                self._cache.move(key, use)
+
+    def statistics(self) -> FastTierStatistics:
+        """Return what is kept and what was done since the start."""
+        return FastTierStatistics(
+            off=self.off,
+            budget_bytes=self._space.nbytes,
+            used_bytes=self._space.nbytes - self._space.free_bytes,
+            samples=len(self._records),
+            **self._counts,
+        )
+
+    def close(self) -> None:
+        """Give the file's bytes back; workers must have ended."""
+        self._file.close()
+
+    def _key(self, job: ServedJob, source: int, sample: int) -> Key:
+        row = sample - job.open.source_range(source).start
+        return Key(self.timetable.dataset(job, source), row)
+
+    def _end_read(self, trip: Trip, record: _Record, passage: Passage | None) -> None:
+        record.users -= 1
+        if record.gone:
+            self._free_unused(record)
+        elif passage is None or not passage.hit:
+            self._counts["corrupt"] += passage is not None
+            self._drop(trip.key)
+        elif trip.then is None:
+            self._drop(trip.key)
+        else:
+            self._cache.move(trip.key, trip.then)
+
+    def _drop(self, key: Key) -> None:
+        self._cache.remove(key)
+        self._let_go(key)
+
+    def _let_go(self, key: Key) -> None:
+        record = self._records.pop(key)
+        record.gone = True
+        self._free_unused(record)
+
+    def _free_unused(self, record: _Record) -> None:
+        if not record.users:
+            self._space.free(record.extents)
+
+    def _count(self, what: str, nbytes: int) -> None:
+        self._counts[what] += 1
+        self._counts[f"{_ONE[what]}_bytes"] += nbytes
+
+    def _switch_off(self, why: str) -> None:
+        """Do without the fast tier from now on; what is being read ends as it may."""
+        if not self.off:
+            log.warning(
+                "the fast tier is not used any more, samples are read from where they lie: %s", why
+            )
+        self.off = why
+        for key in list(self._records):
+            self._drop(key)
+
+
+_ONE = {"hits": "hit", "misses": "miss", "stored": "stored"}
+_COUNTS = (
+    "hits",
+    "misses",
+    "hit_bytes",
+    "miss_bytes",
+    "stored",
+    "stored_bytes",
+    "declined",
+    "evicted",
+    "corrupt",
+)
