@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from headrace.agent.atlas import Atlas
 from headrace.agent.plan import AgentPlan
 from headrace.agent.roots import Located
+from headrace.agent.tiers import OTHER_TIER
+from headrace.core.media import TierName
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Preparer
 from headrace.transform.fingerprint import compatible
@@ -23,6 +25,8 @@ class ServedSource:
     """Names it among all sources of all jobs."""
 
     place: Located
+    tier: TierName = OTHER_TIER
+    """Tier of storage that it lies on."""
 
 
 @dataclass(slots=True)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from headrace.agent.tiers import OTHER_TIER
+from headrace.core.media import TierName
 from headrace.dataset.media import KINDS
-from headrace.policy.lookahead_events import Planned
+from headrace.policy.lookahead_events import Planned, Stored
 from headrace.policy.placement import Placement
 from headrace.prepare.job import OpenJob
 from headrace.prepare.places import Whereabouts
@@ -19,16 +21,30 @@ _OTHER_GUESS_BYTES = 1 << 20
 
 
 class AgentPlan:
-    """The samples of a job that fall to one agent. Immutable."""
+    """The samples of a job that fall to one agent. Immutable.
+
+    Args:
+        job: The job.
+        message: Its latest registration.
+        agent: The agent's name.
+        where: Where the job's blocks lie, if that is known.
+        tiers: Tier of each of its sources.
+    """
 
     def __init__(
-        self, job: OpenJob, message: RegisterJob, agent: str, where: Whereabouts | None = None
+        self,
+        job: OpenJob,
+        message: RegisterJob,
+        agent: str,
+        where: Whereabouts | None = None,
+        tiers: Sequence[TierName] = (),
     ) -> None:
         names = [entry.name for entry in message.roster]
         self._job = job
         self._cuts = message.cuts
         self._own = names.index(agent) if agent in names else -1
         self._where = where
+        self._tiers = tuple(tiers) or (OTHER_TIER,) * len(job.sources)
         self._placement = Placement(message.roster, where.holders if where else ())
         self._kinds = [source.index.kinds for source in job.sources]
         self._costs = [source.index.costs for source in job.sources]
@@ -43,8 +59,7 @@ class AgentPlan:
 
     def foresee(self, sample: int, epoch: int) -> Planned:
         """Return what is known about one sample."""
-        source = int(np.searchsorted(self._starts, sample, side="right")) - 1
-        row = sample - int(self._starts[source])
+        source, row = self._split(sample)
         kind = KINDS[self._kinds[source][row]]
         return Planned(
             sample=sample,
@@ -55,12 +70,22 @@ class AgentPlan:
             prepare=self._cuts.get(kind, 0) > 0,
         )
 
+    def stored(self, sample: int) -> Stored:
+        """Return the tier that a sample lies on, and how many bytes it has there."""
+        source, row = self._split(sample)
+        length = int(self._job.sources[source].index.lengths[row])
+        return Stored(tier=self._tiers[source], nbytes=length)
+
     def is_beside(self, sample: int) -> bool | None:
         """Return whether this agent sits beside a sample's bytes; None: it is not known."""
         if self._where is None:
             return None
         number = int(self._where.sets(np.array([sample]))[0])
         return self._own in self._placement.beside(number) if number else None
+
+    def _split(self, sample: int) -> tuple[int, int]:
+        source = int(np.searchsorted(self._starts, sample, side="right")) - 1
+        return source, sample - int(self._starts[source])
 
     def _is_mine(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         if self._own < 0:

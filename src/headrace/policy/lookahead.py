@@ -12,12 +12,15 @@ Rules, in the order in which they win:
 4. Foreseen samples start in order of slack: deadline minus estimated cost, so heavy ones
    start earlier. Those that would be late anyway come last, the least late first:
    an overloaded agent still makes what it can in time.
+5. A job whose quota of bandwidth is used up takes no worker; the others go on. Its samples
+   that a request waits for are waited for longer: their raw bytes would be held back too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
+from headrace.core.media import TierName
 from headrace.policy.choice import job_to_yield, next_to_start, reservation
 from headrace.policy.lookahead_events import (
     Action,
@@ -35,6 +38,9 @@ from headrace.policy.lookahead_events import (
     JobRemoved,
     ModeChanged,
     PlanChanged,
+    QuotasChanged,
+    ReadAsked,
+    ReadWithdrawn,
     Refuse,
     Sent,
     Serve,
@@ -46,10 +52,14 @@ from headrace.policy.lookahead_events import (
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.memory_shares import MemoryShares
 from headrace.policy.patience import Patience
+from headrace.policy.throttle import Throttle
 from headrace.policy.window import Item, JobWindow, Waiter
 from headrace.policy.worker_shares import WorkerShares
 
 _LATE = ("late", "not ready in time")
+_HELD_S = 0.25
+"""A sample that its job's quota holds back is looked at again after this time [s]."""
+
 _TOO_LARGE = ("busy", "larger than the agent's whole memory budget")
 
 
@@ -67,6 +77,7 @@ class Lookahead:
         self._running: dict[int, Item] = {}
         self._sending: dict[int, tuple[str, int]] = {}
         self._patience = Patience()
+        self._throttle = Throttle(limits.burst_s)
         self._tickets = 0
         self._counts: Counter[str] = Counter()
 
@@ -77,13 +88,27 @@ class Lookahead:
             KeyError: the event names a job or ticket that does not exist.
         """
         actions = self._react(event, now)
+        actions += self._throttle.release(now)
         actions += self._start(now)
         actions += self._expire(now)
         return actions
 
     def wake_at(self) -> float | None:
         """Return when a ``Tick`` is due although nothing happens [s]; None when never."""
-        return self._patience.next_at()
+        times = (self._patience.next_at(), self._throttle.next_at())
+        return min((at for at in times if at is not None), default=None)
+
+    def limits(self, job: str, tier: TierName | None = None) -> bool:
+        """Return whether a job has a quota, on a tier or on any."""
+        return self._throttle.limits(job, tier)
+
+    def holds_back(self, job: str) -> bool:
+        """Return whether a job's quota is all that keeps one of its reads from being made."""
+        return self._throttle.holds_back(job)
+
+    def quotas(self) -> dict[str, dict[TierName, float]]:
+        """Return the quotas in force: job → tier → bandwidth [B/s]."""
+        return self._throttle.quotas()
 
     def statistics(self) -> LookaheadStatistics:
         """Return counts; takes time in proportion to the samples held."""
@@ -129,6 +154,12 @@ class Lookahead:
                 return self._change_mode(event)
             case JobRemoved():
                 return self._remove(event)
+            case QuotasChanged():
+                return list(self._throttle.set_quotas(event.quotas, now))
+            case ReadAsked():
+                return list(self._throttle.ask(event))
+            case ReadWithdrawn():
+                self._throttle.withdraw(event.read)
             case Tick():
                 pass
         return []
@@ -240,9 +271,7 @@ class Lookahead:
         expiry = now + event.wait_s
         item.abandoned = False
         job.wait(item, Waiter(request=event.request, expiry=expiry))
-        self._patience.watch(item, expiry)
-        if item.state == "planned":
-            self._patience.watch(item, expiry - item.cost_s)
+        self._watch(item, expiry)
 
     def _cancel(self, event: AskCancelled) -> None:
         for job in self._jobs.values():
@@ -265,11 +294,25 @@ class Lookahead:
         for item in self._patience.due(now):
             last_call = now + (item.cost_s if item.state == "planned" else 0.0)
             late = [waiter for waiter in item.waiters if waiter.expiry <= last_call]
+            if item.state == "planned" and self._throttle.holds_back(item.visit.job):
+                self._postpone(item, late, now)
+                continue
             item.waiters = [waiter for waiter in item.waiters if waiter.expiry > last_call]
             actions += [self._raw_action(item, waiter.request, *_LATE) for waiter in late]
             if late and not item.waiters:
                 self._given_up(item)
         return actions
+
+    def _postpone(self, item: Item, late: list[Waiter], now: float) -> None:
+        for waiter in late:
+            waiter.expiry = now + _HELD_S + item.cost_s
+        if late:
+            self._watch(item, now + _HELD_S + item.cost_s)
+
+    def _watch(self, item: Item, expiry: float) -> None:
+        self._patience.watch(item, expiry)
+        if item.state == "planned":
+            self._patience.watch(item, expiry - item.cost_s)
 
     def _given_up(self, item: Item) -> None:
         if item.state == "running":
@@ -321,6 +364,7 @@ class Lookahead:
     def _start(self, now: float) -> list[Action]:
         actions: list[Action] = []
         blocked: set[str] = set()
+        self._throttle.begin_round()
         while self._transform and len(self._running) < self._allowed:
             chosen = next_to_start(self._jobs, self._workers, blocked=blocked, now=now)
             if chosen is None:
@@ -329,6 +373,9 @@ class Lookahead:
             nbytes = reservation(job, item, self._memory.budget)
             if nbytes > self._memory.budget:
                 actions += self._abandon(job, item, *_TOO_LARGE)
+                continue
+            if self._is_held(job, item, now):
+                blocked.add(job.name)
                 continue
             actions += self._make_room(item, nbytes, now)
             if self._memory.has_room(nbytes):
@@ -342,7 +389,21 @@ class Lookahead:
         job.forget(item)
         return self._raw_all(item, code, reason)
 
+    def _is_held(self, job: JobWindow, item: Item, now: float) -> bool:
+        """Return whether a job's quota holds back its next sample; the others stay behind it."""
+        if not self._throttle.limits(job.name):
+            return False
+        if not self._throttle.holds(job.name, job.plan.stored(item.visit.sample), now):
+            return False
+        if item.held_since is None:
+            item.held_since = now
+        return True
+
     def _start_one(self, job: JobWindow, item: Item, nbytes: int, now: float) -> Action:
+        throttled_s = 0.0 if item.held_since is None else now - item.held_since
+        item.held_since = None
+        if self._throttle.limits(job.name):
+            self._throttle.pay(job.name, job.plan.stored(item.visit.sample), now)
         self._tickets += 1
         item.ticket, item.nbytes = self._tickets, nbytes
         item.state, item.started = "running", now
@@ -350,7 +411,9 @@ class Lookahead:
         self._workers.spend(job.name, item.cost_s, now)
         self._running[item.ticket] = item
         self._counts["started"] += 1
-        return Start(ticket=item.ticket, visit=item.visit, nbytes=item.nbytes)
+        return Start(
+            ticket=item.ticket, visit=item.visit, nbytes=item.nbytes, throttled_s=throttled_s
+        )
 
     def _finished(self, event: Finished) -> list[Action]:
         item = self._running.pop(event.ticket)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from headrace.core.media import TierName
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +36,15 @@ class Planned:
     """False where the job's cut ships this kind raw."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stored:
+    """Where a sample's bytes would be read from, and how many they are."""
+
+    tier: TierName
+    nbytes: int
+    """Encoded bytes [bytes]."""
+
+
 class Plan(Protocol):
     """A job's schedule as one agent sees it. Pure: the same answer to the same question."""
 
@@ -43,6 +54,13 @@ class Plan(Protocol):
 
     def foresee(self, sample: int, epoch: int) -> Planned:
         """Return the estimates of any sample, also of one that another agent prepares."""
+        ...
+
+    def stored(self, sample: int) -> Stored:
+        """Return where a sample would be read now: the only answer that may change with time.
+
+        Asked only for jobs that have a quota.
+        """
         ...
 
 
@@ -162,6 +180,33 @@ class GuardDecided:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class QuotasChanged:
+    """Every job's bandwidth from now on, of all tiers; who is not named is not limited."""
+
+    quotas: Mapping[str, Mapping[TierName, float]]
+    """Job → tier → bandwidth [B/s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadAsked:
+    """Somebody wants to read for a job besides its tasks, as soon as the quota has it."""
+
+    read: int
+    """Names the read in the answer."""
+
+    job: str
+    tier: TierName
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadWithdrawn:
+    """Nobody wants that read any more."""
+
+    read: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tick:
     """Only time has passed."""
 
@@ -179,6 +224,9 @@ Event: TypeAlias = (
     | GrowAsked
     | Sent
     | GuardDecided
+    | QuotasChanged
+    | ReadAsked
+    | ReadWithdrawn
     | Tick
 )
 
@@ -190,6 +238,8 @@ class Start:
     ticket: int
     visit: Visit
     nbytes: int
+    throttled_s: float = 0.0
+    """How long it was next in turn and its job's quota held it back [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -212,6 +262,13 @@ class Drop:
     """Free a finished ticket's memory; nobody will ask for it."""
 
     ticket: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Read:
+    """What ``ReadAsked`` named may be read now, and is paid for."""
+
+    read: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,4 +302,4 @@ class ServeMissing:
     reason: str
 
 
-Action: TypeAlias = Start | Grow | Refuse | Drop | Serve | ServeRaw | ServeMissing
+Action: TypeAlias = Start | Grow | Refuse | Drop | Read | Serve | ServeRaw | ServeMissing

@@ -23,6 +23,9 @@ class LookaheadLimits:
     crashes: int = 2
     """Tasks that a sample may take down before it is only sent raw."""
 
+    burst_s: float = 0.25
+    """A job's quota that was not used for this long is saved up, and no more [s]."""
+
     window: WindowLimits = field(default_factory=WindowLimits)
 
 

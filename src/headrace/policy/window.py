@@ -35,6 +35,9 @@ class Item:
     """Bytes reserved or held [bytes]."""
 
     started: float = 0.0
+    held_since: float | None = None
+    """When it was next in turn and its job's quota held it back first [s]."""
+
     crashes: int = 0
     code: str = ""
     reason: str = ""

@@ -36,7 +36,7 @@ MAGIC = b"HRF1"
 MAX_HEADER_BYTES = 1 << 20
 MAX_PAYLOAD_BYTES = 1 << 34
 
-FrameKind = Literal["tensor", "raw", "missing", "end"]
+FrameKind = Literal["tensor", "raw", "missing", "held", "end"]
 
 
 class FieldHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,8 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """What a frame holds and what it took to make it."""
 
     kind: FrameKind
-    """``tensor`` transformed to the cut; ``raw`` encoded bytes; ``missing`` see ``code``."""
+    """``tensor`` transformed to the cut; ``raw`` encoded bytes; ``missing`` see ``code``; ``held``
+    no sample: the agent works on it, and what is late is held back by the job's quota."""
 
     sample: int = -1
     epoch: int = 0
