@@ -30,7 +30,7 @@ class Gains:
     """Part of the quota per point that the score fell since the adjustment before."""
 
     integral: float
-    """Part of the quota per point of error and iteration."""
+    """Part of the quota per point of error and iteration, for small errors."""
 
     derivative: float
     """Part of the quota per point that the score's slope fell since the adjustment before."""
@@ -57,6 +57,11 @@ class RegulatorLimits:
     dead_band: float = 5.0
     """Closer to the target than this, a quota is left alone [points]."""
 
+    far: float = 30.0
+    """Error at which the integral gain has doubled [points]; it grows with the error's square.
+    An empty queue gives the other gains nothing to go by, for its score does not move; near
+    the target, where they see everything, the integral would only make the loop swing."""
+
     step: float = 0.2
     """Most change per adjustment, as part of the quota in force."""
 
@@ -71,6 +76,8 @@ class RegulatorLimits:
             raise ConfigError(
                 f"regulator.target={self.target:g} must lie in (dead_band={self.dead_band:g}, 100]"
             )
+        if self.far <= 0:
+            raise ConfigError(f"regulator.far={self.far:g} points must be above 0")
         if not 0 < self.step < 1:
             raise ConfigError(f"regulator.step={self.step:g} must lie in (0, 1); 0.2 is a fifth")
         if not 0 < self.floor <= self.ceiling:
@@ -141,13 +148,16 @@ class Regulator:
         slope = self._slope + trust * (-fell / iterations - self._slope)
         bent = self._slope - slope
         self._score, self._slope = score, slope
-        error = self.limits.target - score
         gains = self.gains
         return (
             gains.proportional * fell
-            + gains.integral * error * iterations
+            + gains.integral * self._far(self.limits.target - score) * iterations
             + gains.derivative * bent
         )
+
+    def _far(self, error: float) -> float:
+        """Return the error as the integral sees it: more than it is when it is large."""
+        return error * (1.0 + (error / self.limits.far) ** 2)
 
     def _limited(self, change: float, granted: float, error: float) -> Adjustment:
         limits = self.limits

@@ -139,7 +139,7 @@ class TierRegulators:
         return Adjustment(
             wanted=wanted,
             change=wanted / quota - 1.0 if quota else 0.0,
-            saturated=wanted != wished and wanted != quota,
+            saturated=wanted not in (wished, quota),
             error=error,
         )
 
