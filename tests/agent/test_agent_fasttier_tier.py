@@ -1,0 +1,180 @@
+"""What the fast tier keeps, against real files and schedules."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+from fasttier_for_tests import SAMPLE_BYTES, index_again, make_texts, shelf_in, spec_of, text_of
+
+from headrace.agent.fasttier.file import FastFile
+from headrace.core.errors import StaleIndexError, StorageError
+
+
+def lru_hits(trace: list[int], room: int) -> int:
+    kept: OrderedDict[int, None] = OrderedDict()
+    count = 0
+    for key in trace:
+        count += key in kept
+        kept[key] = None
+        kept.move_to_end(key)
+        if len(kept) > room:
+            kept.popitem(last=False)
+    return count
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_texts(tmp_path_factory.mktemp("lake") / "texts")
+
+
+def test_half_of_a_dataset_kept_is_half_of_the_reads_saved(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=32) as shelf:
+        opened = shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        assert shelf.tier.statistics().hits == 0
+        shelf.run("job", range(8, 40))
+        found = shelf.tier.statistics()
+    trace = [s for step in range(40) for s in opened.schedule.batch(step).samples.tolist()]
+    assert 2 * lru_hits(trace, 32) < found.hits
+    assert found.hits >= 0.5 * 32 * 8
+    assert found.hits + found.misses == 40 * 8
+    assert found.used_bytes <= found.budget_bytes
+    assert found.hit_bytes == found.hits * SAMPLE_BYTES
+
+
+def test_what_fits_as_a_whole_is_read_once(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(32))
+        assert shelf.tier.statistics().misses == 64
+
+
+def test_jobs_over_one_dataset_share_its_samples(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        shelf.add("first", spec_of(texts, seed=1))
+        shelf.add("second", spec_of(texts, seed=2))
+        for step in range(8):
+            shelf.run("first", range(step, step + 1))
+            shelf.run("second", range(step, step + 1))
+        assert shelf.tier.statistics().misses == 64
+
+
+def test_a_job_that_is_gone_makes_room(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=32) as shelf:
+        shelf.add("old", spec_of(texts, seed=1))
+        shelf.run("old", range(8))
+        shelf.tier.forget_job("old")
+        shelf.progress.gone.add("old")
+        shelf.add("new", spec_of(texts, seed=2))
+        shelf.run("new", range(16))
+        assert shelf.tier.statistics().hits >= 24
+
+
+def test_a_use_that_was_passed_over_does_not_keep_a_sample_for_ever(
+    texts: Path, tmp_path: Path
+) -> None:
+    with shelf_in(tmp_path, samples=32) as shelf:
+        opened = shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        shelf.progress.at["job"] = 30  # served by others, or raw
+        shelf.tier.tidy()
+        uses = [use for _, use in shelf.tier._cache.rotate(99)]
+        assert uses
+        assert all(use is not None and use.step > 30 for use in uses)
+        assert opened.schedule.steps_per_epoch == 8
+
+
+def test_a_copy_that_rotted_is_noticed_and_the_original_read(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        os.pwrite(shelf.tier.fd, b"\0" * shelf.file.nbytes, 0)
+        shelf.run("job", range(8, 16))
+        found = shelf.tier.statistics()
+    assert (found.corrupt, found.hits, found.off) == (64, 0, "")
+
+
+def test_a_file_that_changed_is_noticed_although_its_samples_are_kept(tmp_path: Path) -> None:
+    texts = make_texts(tmp_path / "texts")
+    with shelf_in(tmp_path, samples=70) as shelf:
+        opened = shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        os.utime(texts / "000.tar", ns=(1, 1))
+        sample = int(opened.schedule.batch(8).samples[0])
+        with pytest.raises(StaleIndexError, match="was modified"):
+            shelf.read("job", 8, sample)
+
+
+def test_copies_of_what_was_indexed_anew_are_not_used(tmp_path: Path) -> None:
+    texts = make_texts(tmp_path / "texts")
+    with shelf_in(tmp_path, samples=70) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        data = (texts / "000.tar").read_bytes()
+        (texts / "000.tar").write_bytes(data.replace(text_of(5), b"x" * SAMPLE_BYTES))
+        index_again(texts)  # the same places, so the same digest
+        shelf.add("job", spec_of(texts))
+        schedule = shelf.jobs["job"].open.schedule
+        step = next(step for step in range(8, 16) if 5 in schedule.batch(step).samples)
+        assert shelf.read("job", step, 5) == b"x" * SAMPLE_BYTES
+
+
+def test_what_is_being_read_is_not_overwritten(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        opened = shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        sample = int(opened.schedule.batch(8).samples[0])
+        trip = shelf.begin("job", 8, sample)
+        used = shelf.tier.statistics().used_bytes
+        shelf.tier.forget_job("job")
+        for key in list(shelf.tier._records):
+            shelf.tier._drop(key)
+        held = shelf.tier.statistics().used_bytes
+        assert 0 < held < used
+        assert shelf.carry_out("job", sample, trip) == text_of(sample)
+        assert shelf.tier.statistics().used_bytes == 0
+
+
+def test_a_read_that_fails_leaves_nothing_kept(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        opened = shelf.add("job", spec_of(texts))
+        trip = shelf.begin("job", 0, int(opened.schedule.batch(0).samples[0]))
+        assert trip is not None
+        assert shelf.tier.statistics().used_bytes > 0
+        shelf.tier.end(trip, None)
+        assert shelf.tier.statistics().used_bytes == 0
+
+
+def test_trouble_with_the_disk_switches_it_off_once_and_fails_nothing(
+    texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf, caplog.at_level(logging.WARNING):
+        opened = shelf.add("job", spec_of(texts))
+        first, second = opened.schedule.batch(0).samples.tolist()[:2]
+        trips = [shelf.begin("job", 0, sample) for sample in (first, second)]
+        spare = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(spare, shelf.tier.fd)  # neither read nor written any more
+        for sample, trip in zip((first, second), trips, strict=True):
+            assert shelf.carry_out("job", sample, trip) == text_of(sample)
+        assert "writing to it failed" in shelf.tier.statistics().off
+        assert shelf.begin("job", 1, first) is None
+        os.close(spare)
+    assert len([r for r in caplog.records if "not used any more" in r.message]) == 1
+
+
+def test_a_disk_without_room_is_told_at_the_start() -> None:
+    with pytest.raises(StorageError, match="fewer bytes"):
+        FastFile(Path("/dev/shm"), 1 << 62)
+    with pytest.raises(StorageError, match="may write to"):
+        FastFile(Path("/proc"), 4096)
+
+
+def test_the_file_has_no_name_and_goes_with_its_owner(tmp_path: Path) -> None:
+    file = FastFile(tmp_path, 1 << 20)
+    assert list(tmp_path.iterdir()) == []
+    assert os.fstat(file.fd).st_blocks * 512 >= 1 << 20
+    file.close()
