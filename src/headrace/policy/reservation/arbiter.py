@@ -1,0 +1,251 @@
+"""Gives storage bandwidth where an accelerator would otherwise wait.
+
+Events go in, actions come out; controller and simulator run the same object. Applied in
+their order, the actions never hand out more of a tier than it has, not even in between.
+
+Bandwidth is given in four steps, for every tier alike:
+
+1. urgent checkpoint bursts, as far as guaranteed minima are kept;
+2. ordinary quotas by weighted max-min over what the elastic pool leaves: what known deadlines
+   need first, then what fills queues;
+3. loans from the pool to jobs in need that lack something;
+4. what is over is spread over everybody in proportion to what they want, so nobody is
+   throttled while a tier idles; it is taken back within one round when somebody needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import assert_never
+
+from headrace.core.media import Media, TierName
+from headrace.policy.reservation.account import Account
+from headrace.policy.reservation.bursts import Bursts
+from headrace.policy.reservation.events import (
+    Action,
+    BurstAnnounced,
+    BurstEnded,
+    Event,
+    HealthReported,
+    JobJoined,
+    JobLeft,
+    SetReordering,
+    Tick,
+    TierChanged,
+)
+from headrace.policy.reservation.limits import ReservationLimits
+from headrace.policy.reservation.pool import Loan
+from headrace.policy.reservation.rounds import Round, reclaimed
+from headrace.policy.reservation.snapshot import Snapshot, job_state, tier_state
+from headrace.policy.reservation.tier import Tier
+
+_NEVER = float("inf")
+
+
+class Arbiter:
+    """Divides the bandwidth of an estate's tiers over jobs and checkpoint bursts.
+
+    Not safe for several threads at once.
+    """
+
+    def __init__(self, limits: ReservationLimits | None = None) -> None:
+        self._limits = limits or ReservationLimits()
+        self._numbers = count(1)
+        self._media: dict[TierName, Media] = {}
+        self._tiers: dict[TierName, Tier] = {}
+        self._accounts: dict[str, Account] = {}
+        self._bursts = Bursts(self._limits.bursts)
+        self._is_due = False
+        self._is_urgent = False
+        self._divided_at = -_NEVER
+        self._next_expiry = _NEVER
+
+    def handle(self, event: Event, now: float) -> list[Action]:
+        """Take in an event and return what is to be done, in this order.
+
+        Raises:
+            ReportError: A report cannot be true; nothing changed.
+        """
+        actions = self._take_in(event, now)
+        if self._is_time(now):
+            actions += self._divide(now)
+        return actions
+
+    def restore(self, loans: Sequence[Loan], *, next_loan: int = 1) -> None:
+        """Take over loans that were open before a restart, after tiers and jobs were told.
+
+        Args:
+            loans: Open loans; of unknown jobs and tiers: forgotten.
+            next_loan: Smallest number that was not given to any loan yet.
+        """
+        for loan in loans:
+            next_loan = max(next_loan, loan.loan + 1)
+            if loan.tier in self._tiers and loan.job in self._accounts:
+                self._tiers[loan.tier].pool.restore(loan)
+        self._numbers = count(next_loan)
+        self._next_expiry = self._first_expiry()
+        self._is_due = True
+
+    def snapshot(self) -> Snapshot:
+        """Return the books as they are."""
+        tiers, bursts = self._tiers.values(), self._bursts.ordered()
+        accounts = self._accounts.values()
+        return Snapshot(
+            jobs={a.job: job_state(a, tiers, self._bursts.of(a.job)) for a in accounts},
+            tiers={tier.name: tier_state(tier, accounts, bursts) for tier in tiers},
+        )
+
+    def _take_in(self, event: Event, now: float) -> list[Action]:
+        match event:
+            case HealthReported():
+                return self._report(event, now)
+            case Tick():
+                self._is_due |= self._moves_by_itself()
+            case TierChanged():
+                return self._change_tier(event, now)
+            case JobJoined():
+                return self._join(event, now)
+            case JobLeft():
+                return self._leave(event.job, now)
+            case BurstAnnounced():
+                self._bursts.advance(now)
+                self._bursts.announce(event, now)
+                self._is_urgent = True
+            case BurstEnded():
+                self._bursts.end(event.job, event.burst)
+                self._is_urgent = True
+            case _:
+                assert_never(event)
+        return []
+
+    def _is_time(self, now: float) -> bool:
+        """Return whether quotas are divided now: at once when something is urgent, or in turn."""
+        if self._is_urgent or now >= self._next_expiry:
+            return True
+        return self._is_due and now >= self._divided_at + self._limits.round_s
+
+    def _moves_by_itself(self) -> bool:
+        """Return whether needs or capacities change although nobody says anything."""
+        return (
+            bool(self._bursts)
+            or any(tier.capacity.effective < tier.capacity.nominal for tier in self._tiers.values())
+            or any(account.is_preparing for account in self._accounts.values())
+        )
+
+    def _report(self, event: HealthReported, now: float) -> list[Action]:
+        account = self._accounts.get(event.job)
+        if account is None:
+            return []
+        if not account.hosts.report(event.host, event.indicators, now):
+            return []
+        actions = account.end_iteration(now)
+        self._is_due = self._is_due or bool(actions) or self._is_news(account)
+        self._is_urgent = self._is_urgent or any(
+            tier.pool.is_over(account.job, account.iteration) for tier in self._tiers.values()
+        )
+        return actions
+
+    def _is_news(self, account: Account) -> bool:
+        """Return whether what a job asks for now may change what anybody has."""
+        tolerance = self._limits.tolerance
+        for name, tier in self._tiers.items():
+            asked, divided = account.asked.get(name, 0.0), account.divided.get(name, 0.0)
+            lacks = asked > account.quotas.get(name, 0.0) * (1.0 + tolerance)
+            if lacks and abs(asked - divided) > tolerance * divided:
+                return True
+            if tier.is_short and asked < divided * (1.0 - 2.5 * tolerance):
+                return True
+        return False
+
+    def _change_tier(self, event: TierChanged, now: float) -> list[Action]:
+        self._is_urgent = True
+        tier = self._tiers.get(event.tier)
+        if event.bytes_per_s <= 0:
+            return self._remove_tier(event.tier, now)
+        if tier is None or tier.media != event.media:
+            self._tiers[event.tier] = Tier(event, self._limits, self._number)
+            self._media[event.tier] = event.media
+        else:
+            tier.capacity.change(event.bytes_per_s)
+        return []
+
+    def _number(self) -> int:
+        return next(self._numbers)
+
+    def _remove_tier(self, name: TierName, now: float) -> list[Action]:
+        """Forget a tier, its loans and everybody's quotas on it."""
+        tier = self._tiers.pop(name, None)
+        if tier is None:
+            return []
+        self._media.pop(name)
+        ended = tier.pool.resize(0.0, now=now)
+        for account in self._accounts.values():
+            account.forget(name)
+        return [reclaimed(entry) for entry in ended]
+
+    def _join(self, event: JobJoined, now: float) -> list[Action]:
+        """Open a job's books; one that runs only changes its weight and guarantees.
+
+        One that announces its first batches, or a start to come, begins anew: it keeps the
+        quotas in force, and nothing else.
+        """
+        self._is_urgent = True
+        known = self._accounts.get(event.job)
+        if known is None:
+            self._accounts[event.job] = Account(event, self._limits, self._media, now)
+            return []
+        if not (event.upcoming_bytes or event.begins_in_s):
+            known.rejoin(event)
+            return []
+        again = Account(replace(event, quotas={}), self._limits, self._media, now)
+        again.quotas = known.quotas
+        self._accounts[event.job] = again
+        if not known.is_reordering:
+            return []
+        return [SetReordering(job=event.job, enabled=False, reason="the job began anew")]
+
+    def _leave(self, job: str, now: float) -> list[Action]:
+        account = self._accounts.pop(job, None)
+        if account is None:
+            return []
+        self._is_urgent = True
+        self._bursts.end_all(job)
+        ended = [
+            tier.pool.end(job, now=now, iteration=account.iteration, reason="the job left")
+            for tier in self._tiers.values()
+        ]
+        return [reclaimed(entry) for entry in ended if entry]
+
+    def _divide(self, now: float) -> list[Action]:
+        """Divide all tiers anew."""
+        self._bursts.advance(now)
+        self._follow_capacities(now)
+        self._is_due = self._is_urgent = False
+        self._divided_at = now
+        accounts = list(self._accounts.values())
+        bursts = [burst for burst in self._bursts.ordered() if burst.tier in self._tiers]
+        actions: list[Action] = []
+        if self._tiers and (accounts or bursts):
+            for account in accounts:
+                account.forecast(now)
+            tiers = list(self._tiers.values())
+            actions = Round(tiers, accounts, bursts, self._limits, now).divide()
+        for account in accounts:
+            account.divided = account.asked
+        self._next_expiry = self._first_expiry()
+        return actions
+
+    def _follow_capacities(self, now: float) -> None:
+        elapsed = min(now - self._divided_at, 3600.0)
+        for tier in self._tiers.values():
+            readers = [a for a in self._accounts.values() if a.used(tier.name) > 0]
+            tier.capacity.observe(
+                sum(account.used(tier.name) for account in readers),
+                is_congested=any(account.blames(tier.name) for account in readers),
+                elapsed_s=elapsed,
+            )
+
+    def _first_expiry(self) -> float:
+        return min((tier.pool.next_expiry() for tier in self._tiers.values()), default=_NEVER)

@@ -1,0 +1,274 @@
+"""One round: what everybody claims is divided, lent and spread, and becomes actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.policy.reservation.account import Account
+from headrace.policy.reservation.bursts import Burst
+from headrace.policy.reservation.division import Claims, changes, held_up, ordinary, spread
+from headrace.policy.reservation.events import (
+    Action,
+    Lend,
+    Reclaim,
+    Refuse,
+    SetBurstRate,
+    SetQuota,
+)
+from headrace.policy.reservation.fairness import Amounts
+from headrace.policy.reservation.limits import ReservationLimits
+from headrace.policy.reservation.pool import Ask, LedgerEntry, Loan
+from headrace.policy.reservation.tier import Tier
+
+
+@dataclass(kw_only=True, slots=True)
+class Outcome:
+    """Actions of one round, by the order in which they are to be applied."""
+
+    reclaims: list[Action] = field(default_factory=list)
+    reductions: list[Action] = field(default_factory=list)
+    loans: list[Action] = field(default_factory=list)
+    raises: list[Action] = field(default_factory=list)
+
+    def ordered(self) -> list[Action]:
+        """Return all of them: whatever gives comes after whatever takes."""
+        return [*self.reclaims, *self.reductions, *self.loans, *self.raises]
+
+
+class Round:
+    """Divides all tiers once.
+
+    Args:
+        tiers: At least one.
+        accounts: At least one job.
+        bursts: Checkpoints that are being moved, on tiers that exist.
+        limits: The arbiter's.
+        now: [s].
+    """
+
+    def __init__(
+        self,
+        tiers: Sequence[Tier],
+        accounts: Sequence[Account],
+        bursts: Sequence[Burst],
+        limits: ReservationLimits,
+        now: float,
+    ) -> None:
+        self._tiers = tiers
+        self._accounts = accounts
+        self._bursts = bursts
+        self._limits = limits
+        self._now = now
+        self._capacity = np.array([tier.capacity.effective for tier in tiers])
+        self._outcome = Outcome()
+
+    def divide(self) -> list[Action]:
+        """Return the actions that put the new division in force; the books are changed already."""
+        urgent = self._urgent()
+        pools = self._limits.pool.share * (self._capacity - urgent.sum(axis=-1))
+        claims = held_up(self._claims(urgent), self._capacity, self._limits.foresight.margin)
+        ordinaries = ordinary(claims, self._capacity - pools)
+        lent = np.zeros_like(ordinaries)
+        for i, tier in enumerate(self._tiers):
+            lent[i, : len(self._accounts)] = self._lend(
+                tier, pools[i], claims.want[i], ordinaries[i], claims.must[i]
+            )
+        entitled = ordinaries + lent
+        target = spread(entitled, claims.want, self._capacity)
+        for i in range(len(self._tiers)):
+            self._put_in_force(i, claims.want[i], ordinaries[i], lent[i], target[i])
+        return self._outcome.ordered()
+
+    def _urgent(self) -> Amounts:
+        """Return what urgent bursts get before anybody else ``[tiers, bursts]``."""
+        rates = np.zeros((len(self._tiers), len(self._bursts)))
+        for i, tier in enumerate(self._tiers):
+            floor = self._limits.floor_share * tier.capacity.effective
+            kept = sum(a.joined.guaranteed.get(tier.name, 0.0) for a in self._accounts)
+            free = max(self._burst_room(tier) - floor - kept, 0.0)
+            for j, burst in enumerate(self._bursts):
+                if burst.urgent and burst.tier == tier.name:
+                    rates[i, j] = min(burst.needs(self._now, self._limits.bursts), free)
+                    free -= rates[i, j]
+        return rates
+
+    def _burst_room(self, tier: Tier) -> float:
+        """Return what all bursts may take of a tier [B/s]."""
+        in_need = any(
+            account.score < self._limits.lend_below and account.used(tier.name) > 0
+            for account in self._accounts
+        )
+        return tier.capacity.effective * (self._limits.bursts.share if in_need else 1.0)
+
+    def _claims(self, urgent: Amounts) -> Claims:
+        """Return everybody's claims: jobs first, then bursts."""
+        names = [tier.name for tier in self._tiers]
+        jobs, bursts = self._accounts, self._bursts
+        floors = self._limits.floor_share * self._capacity[:, None] / max(len(jobs), 1)
+        capacity = self._capacity[:, None]
+        want = np.array([[a.asked.get(t, np.inf) for a in jobs] for t in names])
+        must = np.array([[a.musts.get(t, 0.0) for a in jobs] for t in names])
+        kept = np.array([[a.joined.guaranteed.get(t, 0.0) for a in jobs] for t in names])
+        want = np.minimum(np.maximum(want, floors), capacity)
+        burst_want = self._burst_wants(urgent)
+        return Claims(
+            must=np.hstack([np.minimum(must, want), urgent]),
+            want=np.hstack([want, burst_want]),
+            keep=np.hstack([np.minimum(np.maximum(kept, floors), want), urgent]),
+            weights=np.array([[self._weight(a) for a in jobs] + [1.0] * len(bursts)] * len(names)),
+            parts=np.array(
+                [[a.split.get(t, 0.0) for a in jobs] + [0.0] * len(bursts) for t in names]
+            ),
+        )
+
+    def _weight(self, account: Account) -> float:
+        """Return a job's weight: up to twice its own the farther its health is from the target."""
+        target = self._limits.regulator.target
+        return account.joined.weight * (1.0 + max(target - account.score, 0.0) / target)
+
+    def _burst_wants(self, urgent: Amounts) -> Amounts:
+        want = urgent.copy()
+        for i, tier in enumerate(self._tiers):
+            room = self._burst_room(tier) - urgent[i].sum()
+            for j, burst in enumerate(self._bursts):
+                if burst.tier == tier.name and not burst.urgent:
+                    want[i, j] = min(burst.needs(self._now, self._limits.bursts), max(room, 0.0))
+                    room -= want[i, j]
+        return want
+
+    def _lend(
+        self, tier: Tier, pool: float, want: Amounts, ordinary: Amounts, must: Amounts
+    ) -> list[float]:
+        """Settle a tier's pool; return what each job holds of it then."""
+        jobs = self._accounts
+        lacking = (want - ordinary)[: len(jobs)]
+        lacks = lacking > self._limits.tolerance * want[: len(jobs)]
+        tier.is_short = bool(lacks.any())
+        missed = must > ordinary * (1 + 1e-6)
+        ended = tier.pool.resize(pool, now=self._now)
+        asks = []
+        for k, account in enumerate(jobs):
+            entry = tier.pool.run_out(account.job, now=self._now, iteration=account.iteration)
+            if entry is None and not lacks[k] and tier.pool.held(account.job):
+                entry = tier.pool.end(
+                    account.job,
+                    now=self._now,
+                    iteration=account.iteration,
+                    reason="its ordinary quota is enough again",
+                )
+            ended += [entry] if entry else []
+            if lacks[k] and self._may_borrow(account, misses=bool(missed[k])):
+                asks.append(self._ask(account, tier, float(lacking[k]), misses=bool(missed[k])))
+        more, loans = tier.pool.settle(asks, self._now)
+        self._outcome.reclaims += [reclaimed(entry) for entry in ended + more]
+        self._outcome.loans += [self._lent(loan) for loan in loans]
+        self._refuse(tier, asks)
+        return [tier.pool.held(account.job) for account in jobs]
+
+    def _may_borrow(self, account: Account, *, misses: bool) -> bool:
+        if account.mode == "transform-bound":
+            return False
+        return misses or (account.reading is not None and account.score < self._limits.lend_below)
+
+    def _ask(self, account: Account, tier: Tier, lacking: float, *, misses: bool) -> Ask:
+        foreseen = account.outlook(self._now).reason if misses else f"score {account.score:.0f}"
+        return Ask(
+            job=account.job,
+            bytes_per_s=lacking,
+            score=account.score,
+            step_time_s=account.step_time_s,
+            iteration=account.iteration,
+            reason=f"{foreseen}; lacks {_rate(lacking)} of {tier.name}",
+        )
+
+    def _lent(self, loan: Loan) -> Lend:
+        return Lend(
+            loan=loan.loan,
+            job=loan.job,
+            tier=loan.tier,
+            bytes_per_s=loan.bytes_per_s,
+            iterations=loan.iterations,
+            expires_in_s=loan.expires_at - self._now,
+            score=loan.score,
+            reason=loan.reason,
+        )
+
+    def _refuse(self, tier: Tier, asks: Sequence[Ask]) -> None:
+        """Tell those that wait, and transform-bound ones, why they get nothing; once each."""
+        waiting = {ask.job: ask for ask in asks if not tier.pool.held(ask.job)}
+        for account in self._accounts:
+            reason = ""
+            if account.job in waiting:
+                reason = f"{_rate(tier.pool.lent)} of {_rate(tier.pool.size)} are lent; it waits"
+            elif account.is_transform_bound_in_need(tier.name):
+                reason = f"bandwidth cannot help: {account.diagnosis.reason}"
+            if reason and tier.name not in account.refusals:
+                self._outcome.loans.append(
+                    Refuse(job=account.job, tier=tier.name, score=account.score, reason=reason)
+                )
+                account.refusals.add(tier.name)
+            elif not reason:
+                account.refusals.discard(tier.name)
+
+    def _put_in_force(
+        self, i: int, want: Amounts, ordinary: Amounts, lent: Amounts, target: Amounts
+    ) -> None:
+        tier = self._tiers[i]
+        standing = np.array(
+            [a.quotas.get(tier.name, 0.0) for a in self._accounts]
+            + [b.bytes_per_s if b.tier == tier.name else 0.0 for b in self._bursts]
+        )
+        quotas = changes(
+            standing,
+            ordinary + lent,
+            target,
+            capacity=float(self._capacity[i]),
+            tolerance=self._limits.tolerance,
+        )
+        for k in np.flatnonzero(quotas != standing).tolist():
+            reason = _reason(float(want[k]), float(ordinary[k]), float(lent[k]), float(quotas[k]))
+            action = self._set(tier, k, float(quotas[k]), float(want[k]), reason)
+            is_less = quotas[k] < standing[k]
+            (self._outcome.reductions if is_less else self._outcome.raises).append(action)
+
+    def _set(self, tier: Tier, k: int, quota: float, want: float, reason: str) -> Action:
+        if k < len(self._accounts):
+            account = self._accounts[k]
+            account.quotas[tier.name] = quota
+            account.reasons[tier.name] = reason
+            return SetQuota(
+                job=account.job, tier=tier.name, bytes_per_s=quota, reason=reason, asked=want
+            )
+        burst = self._bursts[k - len(self._accounts)]
+        burst.bytes_per_s = quota
+        burst.reason = self._burst_reason(burst, quota)
+        return SetBurstRate(
+            job=burst.job, burst=burst.name, tier=tier.name, bytes_per_s=quota, reason=burst.reason
+        )
+
+    def _burst_reason(self, burst: Burst, rate: float) -> str:
+        kind = "urgent: served first" if burst.urgent else "beside data reads"
+        needed, left = burst.needs(self._now, self._limits.bursts), burst.deadline_at - self._now
+        late = "" if rate >= needed * 0.98 else "; it will be late, others need the tier too"
+        return f"{kind}; {burst.left / 1e9:.4g} GB in {left:.3g} s need {_rate(needed)}{late}"
+
+
+def reclaimed(entry: LedgerEntry) -> Reclaim:
+    """Return the action that tells the end of a loan."""
+    loan = entry.loan
+    return Reclaim(loan=loan.loan, job=loan.job, tier=loan.tier, reason=entry.reason)
+
+
+def _reason(want: float, ordinary: float, lent: float, quota: float) -> str:
+    spare = quota - ordinary - lent
+    parts = [f"wants {_rate(want)}: ordinary {_rate(ordinary)}"]
+    parts += [f"lent {_rate(lent)}"] if lent else []
+    parts += [f"spare {_rate(spare)}"] if spare > 0.001 * quota else []
+    return ", ".join(parts)
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e6:.4g} MB/s"
