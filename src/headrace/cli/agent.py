@@ -35,6 +35,7 @@ _TEXTS = (
     "token-file",
     "tls-cert",
     "tls-key",
+    "cache",
     "name",
     "cpu-scope",
     "ready-file",
@@ -60,6 +61,8 @@ class Given:
     worker_memory: int
     task_seconds: float
     lead_seconds: float
+    cache: Path | None
+    cache_bytes: int
     allow_op: tuple[str, ...]
     cpu_threshold: float
     cpu_scope: CpuScope
@@ -163,6 +166,14 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     help="How long before it is due a sample may be prepared.",
 )
 @click.option(
+    "--cache",
+    type=_FILE,
+    help="Directory of a fast disk, where encoded samples are kept that are needed again.",
+)
+@click.option(
+    "--cache-bytes", type=ByteSize(), default="0", help="Bytes to reserve there, such as 200GiB."
+)
+@click.option(
     "--allow-op", multiple=True, help="Users' op that jobs may name: module:function, module:*."
 )
 @click.option(
@@ -240,6 +251,8 @@ def _config(options: Given) -> AgentConfig:
         worker_memory_bytes=options.worker_memory,
         task_s=options.task_seconds,
         lead_s=options.lead_seconds,
+        cache=options.cache,
+        cache_bytes=options.cache_bytes,
         allowed_ops=options.allow_op,
         cpu_scope=options.cpu_scope,
         guard=GuardLimits(
