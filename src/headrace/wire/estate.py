@@ -20,7 +20,7 @@ class TierShare(msgspec.Struct, frozen=True, kw_only=True):
     """What a job has of one tier."""
 
     asked_bytes_per_s: float = 0.0
-    """What its need is reckoned at [B/s]."""
+    """What its need is reckoned at; 0 while nothing is known of it [B/s]."""
 
     granted_bytes_per_s: float = 0.0
     """Its quota, loans included [B/s]."""
@@ -150,6 +150,9 @@ class TierView(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s: float
     """What all who offer it can be relied on to give together [B/s]."""
 
+    effective_bytes_per_s: float
+    """What is divided now: less where jobs suffer congestion [B/s]."""
+
     granted_bytes_per_s: float
     """All jobs' quotas and checkpoint bursts together [B/s]."""
 
@@ -201,6 +204,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of all jobs that wait to be prepared."""
 
     jobs: dict[str, AgentJobView]
+    """Empty in ``Estate``."""
+
     silent: bool
     """Not heard of for so long that its tiers are not counted on."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from headrace.core.errors import (
     StaleIndexError,
 )
 from headrace.wire.auth import is_authorized
+from headrace.wire.control import BINARY
 from headrace.wire.listening import SEND_TIMEOUT_S
 from headrace.wire.messages import ErrorAnswer
 
@@ -29,7 +30,7 @@ MAX_BODY_BYTES = 64 << 20
 """Longest request body: a registration may carry a tokenizer [bytes]."""
 
 OPEN_PATHS = frozenset({"/healthz"})
-"""Paths that need no token."""
+"""Paths that need no token, unless a service opens more."""
 
 StatusOf = tuple[type[HeadraceError], int, str]
 """An error of the tree, the HTTP status that tells it, and its stable name."""
@@ -55,15 +56,21 @@ class ApiError(Exception):
 
 
 def application(
-    routes: Sequence[Route], *, token: str, service: str, statuses: Sequence[StatusOf] = ()
+    routes: Sequence[Route],
+    *,
+    token: str,
+    service: str,
+    statuses: Sequence[StatusOf] = (),
+    open_paths: Set[str] = OPEN_PATHS,
 ) -> ASGIApp:
     """Return an ASGI application that bounds its waits, asks for the token and explains errors.
 
     Args:
         routes: What it answers; handlers may raise ``ApiError`` and errors of the tree.
-        token: What every request but those of ``OPEN_PATHS`` must show.
+        token: What every request must show.
         service: What it is called in messages, as in "this agent's protocol".
         statuses: Errors of the service's own, looked at before ``STATUSES``.
+        open_paths: Paths that need no token.
     """
     known = (*statuses, *STATUSES)
 
@@ -84,7 +91,7 @@ def application(
         405: answer_no_route,
     }
     inner = Starlette(routes=routes, exception_handlers=handlers)
-    return Impatient(Authorized(inner, token, service))
+    return Impatient(Authorized(inner, token, service, open_paths))
 
 
 class Impatient:
@@ -111,14 +118,17 @@ class Impatient:
 class Authorized:
     """Lets a request through when it shows the token, or needs none."""
 
-    def __init__(self, app: ASGIApp, token: str, service: str) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str, service: str, open_paths: Set[str] = OPEN_PATHS
+    ) -> None:
         self._app = app
         self._service = service
+        self._open_paths = open_paths
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, or pass on."""
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in self._open_paths:
             await self._app(scope, receive, send)
             return
         shown = dict(scope["headers"]).get(b"authorization")
@@ -136,7 +146,7 @@ class Authorized:
 
 
 async def read_message(request: Request, form: type[M], *, most_bytes: int = MAX_BODY_BYTES) -> M:
-    """Return a request's JSON body.
+    """Return a request's body: MessagePack where the content type says so, else JSON.
 
     Raises:
         ApiError: it is too long, was cut off, or is no such message.
@@ -149,10 +159,21 @@ async def read_message(request: Request, form: type[M], *, most_bytes: int = MAX
                 raise ApiError(413, "too-large", f"a body may have {most_bytes} B at most")
     except ClientDisconnect as error:
         raise ApiError(400, "cut-off", "the client left before its request was read") from error
+    decode = msgspec.msgpack.decode if is_binary(request) else msgspec.json.decode
     try:
-        return msgspec.json.decode(body, type=form)
+        return decode(body, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ApiError(400, "bad-request", f"not a {form.__name__}: {error}") from error
+
+
+def is_binary(request: Request) -> bool:
+    """Return whether a request's body is MessagePack; its answer is then, too."""
+    return request.headers.get("content-type") == BINARY
+
+
+def binary_answer(message: msgspec.Struct) -> Response:
+    """Return a message as an answer in MessagePack."""
+    return Response(msgspec.msgpack.encode(message), media_type=BINARY)
 
 
 def json_answer(message: msgspec.Struct) -> Response:
