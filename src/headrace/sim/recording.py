@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,3 +67,33 @@ class Recording:
 
     bursts_late_s: tuple[float, ...] = ()
     """How late each checkpoint was done; 0 is in time [s]."""
+
+
+class Tape:
+    """Takes in what happens, in the order in which it happens."""
+
+    def __init__(self) -> None:
+        self._columns: tuple[array[Any], ...] = tuple(array(code) for code in _TYPES)
+        self.actions: list[tuple[float, Action]] = []
+        """(time, decision), without changes of quotas."""
+        self.quota_changes = 0
+        self.lost_bytes = 0.0
+        self.bursts_late_s: list[float] = []
+
+    def add(self, row: tuple[int, float, float, bool, float, int, int, float, float]) -> None:
+        """Append one iteration, in the order of ``Recording``'s columns."""
+        for column, value in zip(self._columns, row, strict=True):
+            column.append(value)
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the iterations as arrays, by begin."""
+        arrays = [
+            np.array(column, dtype=kind) for column, kind in zip(self._columns, _KINDS, strict=True)
+        ]
+        order = np.argsort(arrays[1], kind="stable")
+        return {name: rows[order] for name, rows in zip(_NAMES, arrays, strict=True)}
+
+
+_NAMES = ("job", "begun_s", "wait_s", "failed", "step_s", "iteration", "mode", "nbytes", "hit_rate")
+_TYPES = "iddbdibdd"
+_KINDS = ("i4", "f8", "f8", "?", "f8", "i4", "i1", "f8", "f8")

@@ -1,0 +1,110 @@
+"""What a job's host measures of its reads between two reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.sim.fluid import OWN_CAP, Shares
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flow:
+    """One quantum of all jobs' reading. Arrays are ``[jobs]``."""
+
+    shares: Shares
+    dt: float
+    room: Floats
+    """What the queues had room for [bytes]."""
+
+    throttled: npt.NDArray[np.bool_]
+    """Whose own quota was tighter than anything else of its own."""
+
+    served_s: Floats
+    """Time that a read is served, cold connections included [s]."""
+
+    crowd_s: Floats
+    """Time that it waits for busy devices in front of it [s]."""
+
+    hit_rates: Floats
+    cores: int
+    """Which resource the cores are."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """Means over what one job read since its last report."""
+
+    nbytes: float
+    latency_s: float
+    variation: float
+    """Squared coefficient of variation of the latency over time, that of single reads left out."""
+
+    queue_share: float
+    throttled_share: float
+    transform_s: float
+    """Time that a read's bytes waited for and spent on cores beyond their own work [s]."""
+
+    hit_rate: float
+
+
+_BYTES, _LATENCY, _SQUARE, _QUEUED, _THROTTLED, _CORES, _HITS = range(7)
+
+
+class Meter:
+    """Sums over bytes read, for each job.
+
+    The prefetcher keeps a number of reads under way, so when it does not get all it could take, a
+    read's latency is what is under way divided by the rate (Little's law); what goes beyond
+    service and the wait for busy devices is charged to what held the job back.
+    """
+
+    def __init__(self, under_way: Floats) -> None:
+        """``under_way`` is what each job's reads under way come to at most [bytes], ``[jobs]``."""
+        self._under_way = under_way
+        self._sums = np.zeros((7, under_way.size))
+        self._last: list[Measured | None] = [None] * under_way.size
+
+    def add(self, flow: Flow) -> None:
+        """Take in one quantum."""
+        rates, bottleneck = flow.shares
+        read = rates * flow.dt
+        pace = np.minimum(self._under_way, flow.room) / np.maximum(rates, 1.0)
+        beyond = np.maximum(pace - flow.served_s - flow.crowd_s, 0.0)
+        on_cores = bottleneck == flow.cores
+        throttled = np.where(flow.throttled & (bottleneck == OWN_CAP), beyond, 0.0)
+        queued = np.where((bottleneck != OWN_CAP) & ~on_cores, beyond, 0.0) + flow.crowd_s
+        latency = flow.served_s + queued + throttled
+        sums = self._sums
+        sums[_BYTES] += read
+        sums[_LATENCY] += read * latency
+        sums[_SQUARE] += read * latency * latency
+        sums[_QUEUED] += read * queued
+        sums[_THROTTLED] += read * throttled
+        sums[_CORES] += read * np.where(on_cores, beyond, 0.0)
+        sums[_HITS] += read * flow.hit_rates
+
+    def take(self, job: int) -> Measured:
+        """Return what was measured since the last call; where nothing was read, the same again."""
+        nbytes, latency, square, queued, throttled, cores, hits = self._sums[:, job].tolist()
+        before = self._last[job]
+        if nbytes <= 0.0 and before is not None:
+            return replace(before, nbytes=0.0)
+        self._sums[:, job] = 0.0
+        whole = max(latency, 1e-12)
+        mean = latency / max(nbytes, 1.0)
+        measured = Measured(
+            nbytes=nbytes,
+            latency_s=mean,
+            variation=max(0.0, square / max(nbytes, 1.0) / max(mean * mean, 1e-18) - 1.0),
+            queue_share=queued / whole,
+            throttled_share=throttled / whole,
+            transform_s=cores / max(nbytes, 1.0),
+            hit_rate=hits / max(nbytes, 1.0),
+        )
+        self._last[job] = measured
+        return measured
