@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.agent.engine import Engine, Request
-from headrace.agent.raw import ByteBudget, RawReader
+from headrace.agent.engine import Engine, Reading, Request
+from headrace.agent.raw import ByteBudget, Encoded, RawReader
 from headrace.core.digest import Buffer
 from headrace.core.errors import HeadraceError
 from headrace.policy.lookahead_events import Serve, ServeMissing, ServeRaw, Visit
@@ -19,7 +20,12 @@ from headrace.wire.messages import FetchRequest
 RAW_AHEAD = 8
 """Encoded samples of one answer in memory at once, so that a slow client leaves room to others."""
 
+HELD_PERIOD_S = 0.25
+"""After its patience a client is told this often that its quota holds samples back [s]."""
+
 MEDIA_TYPE = b"application/vnd.headrace.frames"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,9 @@ class Outgoing:
     parts: list[Buffer]
     release: Callable[[], None]
     """Called once its bytes are with the connection."""
+
+    raw: bool = False
+    """It carries encoded bytes."""
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +83,8 @@ class _Sender:
     """Makes and sends the frames of one request.
 
     When every sample lies ready the body has a length and needs no chunks, which is what
-    clients read fastest.
+    clients read fastest. While the job's quota holds samples back, a client whose patience has
+    ended is told so: what it would read by itself instead is held to the same quota.
     """
 
     def __init__(self, engine: Engine, request: Request, source: RawSource) -> None:
@@ -85,6 +95,8 @@ class _Sender:
         self._frames: asyncio.Queue[Outgoing] = asyncio.Queue()
         self._unsent: set[int] = set()
         self._raw_turns = asyncio.Semaphore(RAW_AHEAD)
+        self._name = request.name
+        self._tell_at = request.asked_at + max(request.message.wait_s, HELD_PERIOD_S)
 
     def release(self) -> None:
         """Free what was decided to be sent and was not."""
@@ -101,12 +113,12 @@ class _Sender:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._make_frames(group))
             for _ in range(self._left):
-                await self._send_one(await self._frames.get(), send)
+                await self._send_one(await self._next_frame(send), send)
         await send(_body(b"".join(_end()), more=False))
 
     def _all_ready(self) -> list[Outgoing] | None:
         answers = self._request.answers
-        if answers.qsize() < self._left:
+        if answers.qsize() < self._left or self._engine.limits_egress(self._name):
             return None
         actions = [answers.get_nowait() for _ in range(self._left)]
         if any(isinstance(action, ServeRaw) for action in actions):
@@ -119,14 +131,40 @@ class _Sender:
         end = b"".join(_end())
         await send(_start(sum(frame.nbytes for frame in frames) + len(end)))
         for frame in frames:
-            await self._send_one(frame, send)
+            await self._transmit(frame, b"".join(frame.parts), send)
         await send(_body(end, more=False))
+
+    async def _next_frame(self, send: Send) -> Outgoing:
+        if not self._engine.limits(self._name):
+            return await self._frames.get()
+        return await self._while_telling(self._frames.get(), send)
 
     async def _send_one(self, frame: Outgoing, send: Send) -> None:
         body = b"".join(frame.parts)
+        if self._engine.limits_egress(self._name):
+            await self._while_telling(self._engine.wait_for_egress(self._name, len(body)), send)
+        await self._transmit(frame, body, send)
+
+    async def _transmit(self, frame: Outgoing, body: bytes, send: Send) -> None:
         await send(_body(body, more=True))
         frame.release()
-        self._engine.bytes_sent += len(body)
+        self._engine.count_sent(self._name, len(body), raw=frame.raw)
+
+    async def _while_telling(self, waiting: Awaitable[T], send: Send) -> T:
+        """Wait, and once the client's patience has ended tell it that its quota is why."""
+        task = asyncio.ensure_future(waiting)
+        try:
+            while not task.done():
+                left_s = self._tell_at - self._engine.clock.now()
+                if left_s <= 0:
+                    if self._engine.holds_back(self._name):
+                        await send(_body(_held(), more=True))
+                    left_s = HELD_PERIOD_S
+                    self._tell_at = self._engine.clock.now() + left_s
+                await asyncio.wait({task}, timeout=left_s)
+            return task.result()
+        finally:
+            task.cancel()
 
     async def _make_frames(self, group: asyncio.TaskGroup) -> None:
         for _ in range(self._left):
@@ -141,7 +179,8 @@ class _Sender:
             return _missing(action.visit, action.code, action.reason)
         self._unsent.add(action.ticket)
         done, parts = self._engine.result(action.ticket)
-        worked_s = done.read_s + done.transform_s
+        reading = self._engine.reading(action.ticket)
+        known_s = done.read_s + done.transform_s + reading.throttled_s
         header = FrameHeader(
             kind="tensor",
             sample=action.visit.sample,
@@ -149,9 +188,11 @@ class _Sender:
             cut=done.cut,
             fields=done.fields,
             digest=done.digest,
-            queued_s=0.0 if action.ready else max(0.0, self._waited_s() - worked_s),
+            queued_s=0.0 if action.ready else max(0.0, self._waited_s() - known_s),
+            throttled_s=reading.throttled_s,
             read_s=done.read_s,
             transform_s=done.transform_s,
+            tier=reading.tier,
             ready=action.ready,
         )
         return Outgoing([encode_head(header), *parts], lambda: self._sent(action.ticket))
@@ -162,29 +203,41 @@ class _Sender:
 
     async def _make_raw(self, action: ServeRaw) -> None:
         visit = action.visit
-        place = self._request.job.open.place(visit.sample)
-        async with self._raw_turns, self._source.budget.lent(place.location.length):
-            queued_s = self._waited_s()
-            preparer = self._request.job.preparers[place.source]
-            try:
-                fields = await self._source.reader.read(preparer, place.location)
-            except HeadraceError as error:
-                self._frames.put_nowait(_missing(visit, "unreadable", str(error)))
-                return
-            described, payload = pack_fields(dict(fields))
-            header = FrameHeader(
-                kind="raw",
-                sample=visit.sample,
-                epoch=visit.epoch,
-                fields=described,
-                queued_s=queued_s,
-                read_s=self._waited_s() - queued_s,
-                reason=action.reason,
-                code=action.code,
-            )
-            left = asyncio.Event()
-            self._frames.put_nowait(Outgoing(encode_frame(header, payload), left.set))
-            await left.wait()
+        job = self._request.job
+        place = job.open.place(visit.sample)
+        tier, nbytes = job.sources[place.source].tier, place.location.length
+        async with self._raw_turns:
+            throttled_s = await self._engine.wait_for_quota(self._name, tier, nbytes)
+            async with self._source.budget.lent(nbytes):
+                try:
+                    encoded = await self._source.reader.read(
+                        job.preparers[place.source], place.location
+                    )
+                except HeadraceError as error:
+                    self._frames.put_nowait(_missing(visit, "unreadable", str(error)))
+                    return
+                reading = Reading(self._name, tier, nbytes, throttled_s)
+                self._engine.count_reading(reading, encoded.read_s)
+                left = asyncio.Event()
+                parts = self._raw_frame(action, encoded, reading)
+                self._frames.put_nowait(Outgoing(parts, left.set, raw=True))
+                await left.wait()
+
+    def _raw_frame(self, action: ServeRaw, encoded: Encoded, reading: Reading) -> list[Buffer]:
+        described, payload = pack_fields(dict(encoded.fields))
+        header = FrameHeader(
+            kind="raw",
+            sample=action.visit.sample,
+            epoch=action.visit.epoch,
+            fields=described,
+            queued_s=max(0.0, self._waited_s() - encoded.read_s - reading.throttled_s),
+            throttled_s=reading.throttled_s,
+            read_s=encoded.read_s,
+            tier=reading.tier,
+            reason=action.reason,
+            code=action.code,
+        )
+        return encode_frame(header, payload)
 
     def _waited_s(self) -> float:
         return self._engine.clock.now() - self._request.asked_at
@@ -199,6 +252,11 @@ def _missing(visit: Visit, code: str, reason: str) -> Outgoing:
 
 def _nothing() -> None:
     """Release nothing: the frame holds no memory of its own."""
+
+
+def _held() -> bytes:
+    header = FrameHeader(kind="held", reason="the job's quota of bandwidth is used up for now")
+    return b"".join(encode_frame(header))
 
 
 def _end() -> list[Buffer]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.agent.cpu import CpuScope
 from headrace.agent.hosts import own_hosts
+from headrace.agent.tiers import Tier
 from headrace.core.errors import ConfigError
 from headrace.policy.guard import GuardLimits
 from headrace.wire.listening import Listen, TlsFiles
@@ -29,6 +30,12 @@ class AgentConfig:
 
     storages: tuple[str, ...] = ()
     """URLs of remote stores' folders whose files may be read (``hdfs://…``)."""
+
+    tiers: tuple[Tier, ...] = ()
+    """Tiers of storage beside this agent, whose bandwidth jobs may be held to parts of."""
+
+    burst_s: float = 0.25
+    """A job's quota that it did not use for this long is saved up, and no more [s]."""
 
     hosts: tuple[str, ...] = field(default_factory=own_hosts)
     """Names and addresses by which the storage knows the node that this agent runs beside."""
@@ -56,6 +63,12 @@ class AgentConfig:
     task_s: float = 60.0
     """Longest time for one sample before its worker is ended [s]."""
 
+    cache: Path | None = None
+    """Directory of a fast disk for encoded samples that are needed again; None: there is none."""
+
+    cache_bytes: int = 0
+    """Most bytes that are kept there, reserved at the start [bytes]."""
+
     allowed_ops: tuple[str, ...] = ()
     """Import paths of users' own ops that jobs may name (``module:function``, ``module:*``)."""
 
@@ -80,6 +93,7 @@ class AgentConfig:
             ("task_s", 0.1),
             ("idle_job_s", 1),
             ("lead_s", 0),
+            ("burst_s", 0.01),
         ):
             if not getattr(self, name) >= least:  # nor is NaN
                 raise ConfigError(f"agent.{name}={getattr(self, name)} must be at least {least}")
@@ -91,6 +105,18 @@ class AgentConfig:
             )
         if not self.name or any(c.isspace() for c in self.name):
             raise ConfigError(f"agent.name={self.name!r} must be one word; give --name")
+        self._check_cache()
         for host in self.hosts:
             if not host or any(c.isspace() for c in host):
                 raise ConfigError(f"agent.hosts: {host!r} is not a host's name; give --host")
+
+    def _check_cache(self) -> None:
+        if (self.cache is None) != (self.cache_bytes == 0):
+            raise ConfigError(
+                "a cache needs both a directory and bytes; give --cache and --cache-bytes"
+            )
+        if self.cache is not None and not (self.cache.is_dir() and self.cache_bytes > 0):
+            raise ConfigError(
+                f"agent.cache={self.cache} with {self.cache_bytes} bytes: it must be a directory "
+                "of a fast disk that is there, and the bytes above 0"
+            )

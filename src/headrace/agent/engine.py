@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -17,6 +17,7 @@ import msgspec
 from headrace.agent.arena import Arena, Extent
 from headrace.agent.atlas import Atlas
 from headrace.agent.config import AgentConfig
+from headrace.agent.fasttier.trips import Trips, open_fast_tier
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
 from headrace.agent.plan import AgentPlan
 from headrace.agent.tasks import (
@@ -29,9 +30,12 @@ from headrace.agent.tasks import (
     Task,
     TooLarge,
 )
+from headrace.agent.tiers import Tiers
+from headrace.agent.usage import Usage
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.digest import Buffer
+from headrace.core.media import TierName
 from headrace.core.roster import RosterEntry
 from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
@@ -49,6 +53,10 @@ from headrace.policy.lookahead_events import (
     JobRemoved,
     ModeChanged,
     PlanChanged,
+    QuotasChanged,
+    Read,
+    ReadAsked,
+    ReadWithdrawn,
     Refuse,
     Sent,
     Serve,
@@ -78,6 +86,9 @@ class Request:
     """One fetch being answered."""
 
     number: int
+    name: str
+    """The job's."""
+
     job: ServedJob
     message: FetchRequest
     asked_at: float
@@ -88,6 +99,16 @@ class Request:
     """Samples that nothing was decided about yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a task reads, and how long its job's quota held it back."""
+
+    job: str
+    tier: TierName
+    nbytes: int
+    throttled_s: float
+
+
 class Engine:
     """One agent's jobs, queue, memory and workers. Used from the event loop's thread only."""
 
@@ -96,30 +117,38 @@ class Engine:
         self.clock = clock or SystemClock()
         self.boot = secrets.token_hex(8)
         self.jobs: dict[str, ServedJob] = {}
+        self.tiers = Tiers(config.tiers)
+        self._cache_tier = self.tiers.of_cache(str(config.cache or ""))
+        self.usage = Usage()
         self.bytes_sent = 0
         self.placed = 0
         """Samples started of which it is known who holds them."""
         self.beside = 0
         """Of those, how many this agent sits beside."""
-        self.pool = WorkerPool(
-            (arena := Arena(config.memory_bytes)),
-            WorkerLimits(
-                count=config.workers,
-                memory_bytes=config.worker_memory_bytes,
-                task_s=config.task_s,
-            ),
-            self._report,
-        )
-        self._arena = arena
+        self._arena = arena = Arena(config.memory_bytes)
         self._queue = Lookahead(
             LookaheadLimits(
                 memory=arena.nbytes,
                 workers=config.workers,
+                burst_s=config.burst_s,
                 window=WindowLimits(lead_s=config.lead_s),
             )
         )
+        self.fast = Trips(open_fast_tier(config, self._queue, self.clock))
+        self.pool = WorkerPool(
+            arena,
+            WorkerLimits(
+                count=config.workers,
+                memory_bytes=config.worker_memory_bytes,
+                task_s=config.task_s,
+                fast_fd=self.fast.fd,
+            ),
+            self._report,
+        )
         self._extents: dict[int, tuple[Extent, ...]] = {}
         self._results: dict[int, Done] = {}
+        self._readings: dict[int, Reading] = {}
+        self._turns: dict[int, asyncio.Future[None]] = {}
         self._requests: dict[int, Request] = {}
         self._proofs: dict[int, asyncio.Future[Proven | Failed]] = {}
         self._numbers = itertools.count(1)
@@ -152,6 +181,7 @@ class Engine:
     def add_job(self, name: str, job: ServedJob) -> None:
         """Serve a job whose sources are open, or serve it anew with another world or start."""
         self.jobs[name] = job
+        self.fast.add(name, job)
         job.last_used = self._note_use()
         message = job.message
         self.handle(
@@ -164,9 +194,12 @@ class Engine:
             )
         )
 
-    def plan_of(self, job: OpenJob, message: RegisterJob, atlas: Atlas) -> AgentPlan:
+    def plan_of(
+        self, job: OpenJob, message: RegisterJob, atlas: Atlas, sources: Sequence[ServedSource]
+    ) -> AgentPlan:
         """Return a job's schedule as it falls to this agent."""
-        return AgentPlan(job, message, self.config.name, atlas.find(message.places))
+        tiers = [source.tier for source in sources]
+        return AgentPlan(job, message, self.config.name, atlas.find(message.places), tiers)
 
     def follow(self, name: str, roster: tuple[RosterEntry, ...], places: str) -> None:
         """Go on with a job whose samples fall to the agents in another way.
@@ -176,7 +209,8 @@ class Engine:
         """
         job = self.jobs[name]
         job.message = msgspec.structs.replace(job.message, roster=roster, places=places)
-        job.plan = self.plan_of(job.open, job.message, job.atlas)
+        job.plan = self.plan_of(job.open, job.message, job.atlas, job.sources)
+        self.fast.add(name, job)
         self.handle(PlanChanged(job=name, plan=job.plan))
 
     def serves(self, proof: Proof) -> bool:
@@ -197,6 +231,8 @@ class Engine:
         """
         job = self.jobs.pop(name)
         self.handle(JobRemoved(job=name))
+        self.fast.forget(name)
+        self.usage.forget(name)
         self.close_sources(job.sources)
         asyncio.get_running_loop().run_in_executor(None, job.release)
 
@@ -235,8 +271,9 @@ class Engine:
         """Return numbers never given before."""
         return tuple(itertools.islice(self._numbers, count))
 
-    def forget_idle_jobs(self) -> None:
-        """Remove jobs that have asked for nothing for long."""
+    def tidy(self) -> None:
+        """Remove jobs that have asked for nothing for long, and copies that nobody needs."""
+        self.fast.tidy()
         oldest = self.clock.now() - self.config.idle_job_s
         for name, job in list(self.jobs.items()):
             if job.last_used < oldest and not job.requests:
@@ -254,6 +291,7 @@ class Engine:
         (number,) = self.next_numbers(1)
         request = Request(
             number=number,
+            name=name,
             job=job,
             message=message,
             asked_at=self._note_use(),
@@ -268,10 +306,80 @@ class Engine:
         finally:
             self._withdraw(request)
 
+    def set_quotas(self, quotas: Mapping[str, Mapping[TierName, float]]) -> None:
+        """Hold each job to these quotas from now on, and those that are not named to none [B/s]."""
+        self.handle(QuotasChanged(quotas=quotas))
+
+    def quotas(self) -> dict[str, dict[TierName, float]]:
+        """Return the quotas in force: job → tier → bandwidth [B/s]."""
+        return self._queue.quotas()
+
+    def waiting(self) -> dict[str, int]:
+        """Return how many samples of each job a request waits for and no task prepares yet."""
+        return self._queue.waiting()
+
+    def limits(self, job: str) -> bool:
+        """Return whether a job has a quota."""
+        return self._queue.limits(job)
+
+    def limits_egress(self, job: str) -> bool:
+        """Return whether a job has a quota for what is sent."""
+        return any(self._queue.limits(job, link) for link in self.tiers.links)
+
+    def holds_back(self, job: str) -> bool:
+        """Return whether a job's quota is all that keeps it from going on with a sample."""
+        return self._queue.holds_back(job)
+
+    async def wait_for_quota(self, job: str, tier: TierName, nbytes: int) -> float:
+        """Wait until a job's quota has ``nbytes`` for it; return how long that took [s].
+
+        Whoever waits longest is served first; samples that are only foreseen come after.
+        """
+        if not self._queue.limits(job, tier):
+            return 0.0
+        begin = self.clock.now()
+        (number,) = self.next_numbers(1)
+        turn = self._turns[number] = asyncio.get_running_loop().create_future()
+        try:
+            self.handle(ReadAsked(read=number, job=job, tier=tier, nbytes=nbytes))
+            await turn
+        finally:
+            del self._turns[number]
+            if not turn.done() or turn.cancelled():
+                self.handle(ReadWithdrawn(read=number))
+        return self.clock.now() - begin
+
+    async def wait_for_egress(self, job: str, nbytes: int) -> None:
+        """Wait until a job's quotas have ``nbytes`` to be sent."""
+        for link in self.tiers.links:
+            throttled_s = await self.wait_for_quota(job, link, nbytes)
+            self.count_reading(Reading(job, link, nbytes, throttled_s), 0.0)
+
+    def count_sent(self, job: str, nbytes: int, *, raw: bool) -> None:
+        """Count a frame that left."""
+        self.bytes_sent += nbytes
+        if job in self.jobs:
+            self.usage.count_sent(job, nbytes, raw=raw)
+
+    def count_reading(self, reading: Reading, read_s: float) -> None:
+        """Count what was read, unless its job is gone."""
+        if reading.job in self.jobs:
+            self.usage.count_read(
+                reading.job,
+                reading.tier,
+                reading.nbytes,
+                queued_s=reading.throttled_s,
+                read_s=read_s,
+            )
+
     def result(self, ticket: int) -> tuple[Done, list[Buffer]]:
         """Return a finished sample's description and its bytes in the arena."""
         done = self._results[ticket]
         return done, self._arena.read(self._extents[ticket], done.nbytes)
+
+    def reading(self, ticket: int) -> Reading:
+        """Return what was read for a finished sample."""
+        return self._readings[ticket]
 
     def sent(self, ticket: int) -> None:
         """Free a sample that was sent, or that nobody can be sent any more."""
@@ -285,7 +393,8 @@ class Engine:
         self._plan_wake()
 
     def close(self) -> None:
-        """Release timers; memory goes with the process."""
+        """Release timers and the fast disk; memory goes with the process."""
+        self.fast.close()
         if self._wake is not None:
             self._wake.cancel()
 
@@ -303,6 +412,8 @@ class Engine:
                 request = self._requests[action.request]
                 request.open -= 1
                 request.answers.put_nowait(action)
+            case Read():
+                self._let_read(action.read)
             case Drop():
                 self._free(action.ticket)
             case Grow():
@@ -321,18 +432,30 @@ class Engine:
         self._extents[action.ticket] = extents
         self._count_place(job, visit.sample)
         place = job.open.place(visit.sample)
+        source = job.sources[place.source]
+        errand = self.fast.begin(action.ticket, job, visit, place)
+        tier = self._cache_tier if errand is not None and errand.kept else source.tier
+        self._readings[action.ticket] = Reading(
+            visit.job, tier, place.location.length, action.throttled_s
+        )
         self.pool.submit(
             Task(
                 ticket=action.ticket,
-                source=job.sources[place.source].number,
+                source=source.number,
                 location=place.location,
                 seed=job.message.spec.schedule.seed,
                 epoch=visit.epoch,
                 sample=visit.sample,
                 cut=job.cut(visit.sample),
                 extents=extents,
+                errand=errand,
             )
         )
+
+    def _let_read(self, number: int) -> None:
+        turn = self._turns.get(number)
+        if turn is not None and not turn.done():
+            turn.set_result(None)
 
     def _count_place(self, job: ServedJob, sample: int) -> None:
         beside = job.plan.is_beside(sample)
@@ -344,6 +467,8 @@ class Engine:
         proof = self._proofs.get(message.ticket)
         if proof is not None and isinstance(message, Proven | Failed) and not proof.done():
             proof.set_result(message)
+        if not isinstance(message, TooLarge):
+            self.fast.end(message.ticket, message.passage if isinstance(message, Done) else None)
         if message.ticket not in self._extents:
             return  # a proof; or refused before, and its memory is already free
         match message:
@@ -358,6 +483,7 @@ class Engine:
     def _finish(self, done: Done) -> None:
         self._extents[done.ticket] = self._arena.shrink(self._extents[done.ticket], done.nbytes)
         self._results[done.ticket] = done
+        self.count_reading(self._readings[done.ticket], done.read_s)
         self.handle(
             Finished(ticket=done.ticket, nbytes=done.nbytes, seconds=done.read_s + done.transform_s)
         )
@@ -365,6 +491,7 @@ class Engine:
     def _free(self, ticket: int) -> None:
         self._arena.free(self._extents.pop(ticket))
         self._results.pop(ticket, None)
+        self._readings.pop(ticket, None)
 
     def _withdraw(self, request: Request) -> None:
         if request.open:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Preparer
@@ -56,13 +58,22 @@ class ByteBudget:
             self._queue.popleft()
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One sample as it is stored."""
+
+    fields: dict[str, bytes]
+    read_s: float
+    """How long reading took, without waiting for a thread [s]."""
+
+
 class RawReader:
     """A small pool of threads for ranged reads."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-raw")
 
-    async def read(self, preparer: Preparer, location: SampleLocation) -> dict[str, bytes]:
+    async def read(self, preparer: Preparer, location: SampleLocation) -> Encoded:
         """Return a sample's encoded fields.
 
         Raises:
@@ -70,8 +81,14 @@ class RawReader:
             StorageError: the bytes cannot be read.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, preparer.raw, location)
+        return await loop.run_in_executor(self._threads, _read, preparer, location)
 
     def close(self) -> None:
         """Let running reads end; start no more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(preparer: Preparer, location: SampleLocation) -> Encoded:
+    begin = time.perf_counter()
+    fields = preparer.raw(location)
+    return Encoded(fields, time.perf_counter() - begin)

@@ -211,7 +211,7 @@ class Registry:
         clients = () if anew else known.clients
         if message.fingerprint not in clients:
             clients = (*clients, message.fingerprint)
-        plan = self._engine.plan_of(known.open, message, known.atlas)
+        plan = self._engine.plan_of(known.open, message, known.atlas, known.sources)
         return dataclasses.replace(known, message=message, clients=clients, plan=plan)
 
     async def _open_first(self, message: RegisterJob) -> ServedJob:
@@ -227,7 +227,7 @@ class Registry:
             proof=Proof(),
             release=release,
             atlas=atlas,
-            plan=self._engine.plan_of(opened, message, atlas),
+            plan=self._engine.plan_of(opened, message, atlas, sources),
         )
         if self._config.workers:
             self._unproven.put_nowait(job)
@@ -249,7 +249,8 @@ class Registry:
             _check_cuts(message, opened)
             release = taken.pop_all().close
         numbers = self._engine.next_numbers(len(places))
-        return opened, tuple(map(ServedSource, numbers, places)), release
+        tiers = [self._engine.tiers.of(place.url) for place in places]
+        return opened, tuple(map(ServedSource, numbers, places, tiers)), release
 
 
 def _preparers(opened: OpenJob) -> tuple[Preparer, ...]:

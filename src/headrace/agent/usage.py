@@ -43,13 +43,13 @@ class Usage:
         used.queued_s += queued_s
         used.read_s += read_s
 
-    def count_tensor(self, job: str, nbytes: int) -> None:
-        """Count bytes sent as a transformed sample."""
-        self._of(job).tensor_bytes += nbytes
-
-    def count_raw(self, job: str, nbytes: int) -> None:
-        """Count bytes sent encoded."""
-        self._of(job).raw_bytes += nbytes
+    def count_sent(self, job: str, nbytes: int, *, raw: bool) -> None:
+        """Count bytes sent, encoded or transformed."""
+        sent = self._of(job)
+        if raw:
+            sent.raw_bytes += nbytes
+        else:
+            sent.tensor_bytes += nbytes
 
     def forget(self, job: str) -> None:
         """Drop a job that is gone."""

@@ -301,6 +301,9 @@ class Gatherer:
         header, buffers = read_frame(answer, work.assembly.memory_for)
         if header.kind == "end":
             return True
+        if header.kind == "held":
+            self._wait_longer(work, call)
+            return False
         visit = (header.sample, header.epoch)
         key = call.visits.pop(visit, None)
         if key is None:
@@ -309,6 +312,15 @@ class Gatherer:
         if visit in work.assembly.waiting:
             self._take_frame(work, call.share.member, key, header, buffers)
         return False
+
+    def _wait_longer(self, work: _Work, call: _Call) -> None:
+        """Leave an agent the time again: what it owes is held back by the job's own quota.
+
+        To read it here instead would take from the same quota; ``timeout_s`` still ends it.
+        """
+        call.frames += 1
+        again_s = self._wait_s(work.step) + self._shop.patience.grace_s
+        work.hedge_at = max(work.hedge_at, time.monotonic() + again_s)
 
     def _take_frame(
         self, work: _Work, member: Member, key: SampleKey, header: FrameHeader, buffers: Buffers

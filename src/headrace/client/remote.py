@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
@@ -23,13 +24,16 @@ from headrace.core.errors import (
     StorageError,
 )
 from headrace.dataset.index import Index
-from headrace.wire.connection import Connection
+from headrace.wire.connection import Answer, Connection
 from headrace.wire.endpoint import Endpoint
-from headrace.wire.frames import fresh_memory, read_frame
+from headrace.wire.frames import FrameHeader, fresh_memory, read_frame
 from headrace.wire.messages import FetchRequest
 
 HASTE_S = 5.0
 """Longest wait for an agent's index before another agent is asked for it [s]."""
+
+HELD_LONGEST_S = 120.0
+"""Longest wait for one sample that the job's quota holds back [s]."""
 
 MAX_INDEX_BYTES = 1 << 32
 """Longest index that is taken from an agent [bytes]."""
@@ -69,6 +73,23 @@ def _index_bytes(url: str, endpoint: Endpoint) -> bytes:
         connection.close()
 
 
+def _first_sample(answer: Answer, member: Member) -> tuple[FrameHeader, Sequence[memoryview]]:
+    """Return the first frame that is not about the job's quota.
+
+    Raises:
+        DeadlineError: the quota holds it back for too long.
+    """
+    deadline = time.monotonic() + HELD_LONGEST_S
+    while time.monotonic() < deadline:
+        header, buffers = read_frame(answer, fresh_memory)
+        if header.kind != "held":
+            return header, buffers
+    raise DeadlineError(
+        f"agent {member.name}: the job's quota held a sample back for {HELD_LONGEST_S:g} s; is it "
+        "far too small for this job?"
+    )
+
+
 class RawFetch:
     """Gets the encoded fields of single samples from whichever agent answers first in line."""
 
@@ -100,7 +121,7 @@ class RawFetch:
         connection = Connection(member.endpoint)
         try:
             connection.send("POST", self._path, msgspec.json.encode(self._request(key)))
-            header, buffers = read_frame(connection.receive(), fresh_memory)
+            header, buffers = _first_sample(connection.receive(), member)
         finally:
             connection.close()
         if header.kind == "raw":

@@ -110,6 +110,20 @@ class Lookahead:
         """Return the quotas in force: job → tier → bandwidth [B/s]."""
         return self._throttle.quotas()
 
+    def waiting(self) -> dict[str, int]:
+        """Return how many samples of each job a request waits for and no task prepares yet."""
+        return {name: job.waiting_count() for name, job in self._jobs.items()}
+
+    def over(self, job: str) -> int:
+        """Return the last step that a job will not ask for again; -1 for a job that is gone."""
+        window = self._jobs.get(job)
+        return -1 if window is None else window.pace.over
+
+    def due_at(self, job: str, step: int, now: float) -> float:
+        """Return when a job's step is expected [s]; infinite for a job that is gone."""
+        window = self._jobs.get(job)
+        return math.inf if window is None else window.pace.deadline(step, now)
+
     def statistics(self) -> LookaheadStatistics:
         """Return counts; takes time in proportion to the samples held."""
         states: Counter[str] = Counter()

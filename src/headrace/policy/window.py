@@ -225,6 +225,10 @@ class JobWindow:
         """Return the CPU that waited-for items still need [s]."""
         return sum(i.cost_s for _, _, i in self._waited if self._is_live(i, "planned"))
 
+    def waiting_count(self) -> int:
+        """Return how many waited-for items are not started."""
+        return sum(self._is_live(item, "planned") for _, _, item in self._waited)
+
     def waited(self) -> list[Item]:
         """Return the items that a request waits for."""
         return [item for item in self.items.values() if item.waiters]
