@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.controller.rates import Rate
-from headrace.controller.refusals import StaleReportError, UnknownAgentError, WrongReportError
+from headrace.controller.refusals import StaleReportError, UnknownAgentError
+from headrace.core.errors import ReportError
 from headrace.core.media import TierName
 from headrace.wire.control import AgentAnnounced, AgentReport, TierOffer
 
@@ -25,6 +26,9 @@ class Agent:
 
     name: str
     announced: AgentAnnounced
+    came: float
+    """When it announced itself [s, monotonic]."""
+
     seen: float
     """When it was heard of [s, monotonic]."""
 
@@ -43,6 +47,9 @@ class Agent:
     enforced: dict[str, Mapping[TierName, float]] = field(default_factory=dict)
     """What it said is in force."""
 
+    adopted: dict[str, Mapping[TierName, float]] = field(default_factory=dict)
+    """The part of it that is of jobs nobody announced: left as it is until somebody does."""
+
     @property
     def offers(self) -> tuple[TierOffer, ...]:
         """Its tiers, as far as they can be counted on."""
@@ -53,9 +60,14 @@ class Agent:
         rate = self.use.get((job, tier))
         return rate.bytes_per_s if rate else 0.0
 
+    def used_of(self, tier: TierName) -> float:
+        """Return what all jobs read of a tier there [B/s]."""
+        return sum(rate.bytes_per_s for (_, of), rate in self.use.items() if of == tier)
+
     def forget_job(self, job: str) -> None:
         """Forget what a job that ended did and was allowed."""
         self.enforced.pop(job, None)
+        self.adopted.pop(job, None)
         for key in [key for key in self.use if key[0] == job]:
             del self.use[key]
 
@@ -92,20 +104,38 @@ class Agents(Mapping[str, Agent]):
         """Take an announcement: a new agent, or what a known one is now.
 
         Raises:
-            WrongReportError: there are too many agents already.
+            ReportError: there are too many agents already.
         """
         known = self._agents.get(name)
         if known is None and len(self._agents) >= MOST_AGENTS:
-            raise WrongReportError(f"there are {MOST_AGENTS} agents already; restart me")
-        agent = Agent(name, message, now, enforced=dict(message.enforced))
+            raise ReportError(f"there are {MOST_AGENTS} agents already; restart me")
+        agent = Agent(name, message, now, now, enforced=dict(message.enforced))
         if known is not None:
             agent.ordered = known.ordered
         self._agents[name] = agent
         return agent
 
-    def restore(self, name: str, message: AgentAnnounced, ordered: Quotas, now: float) -> None:
+    def restore(self, name: str, message: AgentAnnounced, now: float) -> None:
         """Count on an agent that the journal knows, until it is silent for too long."""
-        self._agents[name] = Agent(name, message, now, confirmed=False, ordered=ordered)
+        self._agents[name] = Agent(name, message, now, now, confirmed=False)
+
+    def offers(self) -> Iterator[TierOffer]:
+        """Return the tiers of all that can be counted on."""
+        return (offer for agent in self._agents.values() for offer in agent.offers)
+
+    def enforced(self, job: str) -> dict[TierName, float]:
+        """Return tier → what agents say they hold a job to, summed [B/s]."""
+        sums: dict[TierName, float] = {}
+        for agent in self._agents.values():
+            for tier, bytes_per_s in agent.enforced.get(job, {}).items():
+                sums[tier] = sums.get(tier, 0.0) + bytes_per_s
+        return sums
+
+    def let_go(self, now: float, after_s: float) -> None:
+        """Adopt no longer what was of jobs that nobody announced for longer than ``after_s``."""
+        for agent in self._agents.values():
+            if agent.adopted and now - agent.came > after_s:
+                agent.adopted = {}
 
     def take(self, name: str, report: AgentReport, now: float) -> Agent:
         """Take an agent's report, if it is the next one of its run.
@@ -127,6 +157,14 @@ class Agents(Mapping[str, Agent]):
         agent.silent = False
         return agent
 
+    def remove(self, name: str) -> None:
+        """Forget an agent.
+
+        Raises:
+            UnknownAgentError: it is not known.
+        """
+        del self._agents[self[name].name]
+
     def fall_silent(self, now: float, after_s: float) -> list[Agent]:
         """Mark the agents that were not heard of for longer than ``after_s``; return them."""
         fallen = [a for a in self._agents.values() if not a.silent and now - a.seen > after_s]
@@ -141,6 +179,11 @@ class Agents(Mapping[str, Agent]):
         for name in gone:
             del self._agents[name]
         return gone
+
+
+def copied(quotas: Quotas) -> dict[str, dict[TierName, float]]:
+    """Return quotas as a message carries them."""
+    return {job: dict(tiers) for job, tiers in quotas.items()}
 
 
 def _require_next(agent: Agent, report: AgentReport) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.controller.rates import Rate
-from headrace.controller.refusals import StaleReportError, UnknownJobError, WrongReportError
+from headrace.controller.refusals import StaleReportError, UnknownJobError
+from headrace.core.errors import ReportError
 from headrace.wire.control import HealthReport, JobAnnounced
 
 MOST_JOBS = 10_000
@@ -44,8 +45,8 @@ class Job:
     """The newest of its hosts' announcements."""
 
     hosts: dict[str, Host] = field(default_factory=dict)
-    is_new_run: bool = True
-    """No report came since it was announced."""
+    is_running: bool = False
+    """It reported since it was announced, or did iterations before that."""
 
     @property
     def seen(self) -> float:
@@ -105,7 +106,7 @@ class Jobs(Mapping[str, Job]):
         once, not for each of its hosts.
 
         Raises:
-            WrongReportError: there are too many jobs already.
+            ReportError: there are too many jobs already.
         """
         job = self._jobs.get(name)
         if job is None:
@@ -114,15 +115,20 @@ class Jobs(Mapping[str, Job]):
         changed = known is None or known.announced.boot != message.boot
         tell = not job.hosts or _asks_otherwise(job.announced, message)
         if changed:
-            tell = tell or (known is not None and not job.is_new_run)
+            tell = tell or (known is not None and job.is_running)
             job.hosts[message.host] = Host(message, now, message.iteration - 1)
         else:
             assert known is not None
             known.announced, known.seen = message, now
             known.iteration = max(known.iteration, message.iteration - 1)
         job.announced = message
-        job.is_new_run = job.is_new_run or tell
+        job.is_running = message.iteration > 0 or (job.is_running and not changed)
         return tell
+
+    def restore(self, name: str, message: JobAnnounced, now: float) -> None:
+        """Take over a host that the journal knows; its job runs, as far as anybody knows."""
+        self.announce(name, message, now)
+        self._jobs[name].is_running = True
 
     def take(self, name: str, report: HealthReport, now: float) -> Host:
         """Take a host's report, if it is the next one of the host's run.
@@ -130,7 +136,7 @@ class Jobs(Mapping[str, Job]):
         Raises:
             UnknownJobError: the job or the host did not announce itself.
             StaleReportError: it is of an earlier start, or not later than what was taken.
-            WrongReportError: its iteration lies absurdly far ahead.
+            ReportError: its iteration lies absurdly far ahead.
         """
         job = self[name]
         host = job.hosts.get(report.host)
@@ -142,7 +148,7 @@ class Jobs(Mapping[str, Job]):
         _require_next(name, host, report)
         _meter_direct(host, report, now)
         host.report, host.iteration, host.seen = report, report.iteration, now
-        job.is_new_run = False
+        job.is_running = True
         return host
 
     def leave(self, name: str) -> None:
@@ -171,7 +177,7 @@ class Jobs(Mapping[str, Job]):
 
     def _new(self, name: str, message: JobAnnounced) -> Job:
         if len(self._jobs) >= MOST_JOBS:
-            raise WrongReportError(
+            raise ReportError(
                 f"there are {MOST_JOBS} jobs already; end those that do not run any more"
             )
         return Job(name, message)
@@ -193,7 +199,7 @@ def _require_next(job: str, host: Host, report: HealthReport) -> None:
             f"so iteration {report.iteration} came twice or late; drop it"
         )
     if report.iteration - host.iteration > MOST_SKIPPED:
-        raise WrongReportError(
+        raise ReportError(
             f"iteration {report.iteration} of host {report.host!r} of job {job!r} lies "
             f"more than {MOST_SKIPPED} behind iteration {host.iteration}; count each by one"
         )

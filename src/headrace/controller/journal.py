@@ -58,7 +58,6 @@ class AgentRow(msgspec.Struct, frozen=True, kw_only=True):
 
     agent: str
     announced: AgentAnnounced
-    ordered: dict[str, dict[str, float]] = {}
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):

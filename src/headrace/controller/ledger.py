@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from headrace.policy.reservation.events import Lend, Reclaim, Refuse
-from headrace.wire.estate import Decision, DecisionKind, EntryKind, LedgerEntry
+from headrace.wire.estate import Decision, DecisionKind, LedgerEntry
 
 K = TypeVar("K", LedgerEntry, Decision)
 Written = Callable[[int, msgspec.Struct | None], None]
@@ -108,6 +108,11 @@ class Ledger:
         self.rows.restore((entry.entry, entry) for entry in kept)
         self._open = {e.loan: e.entry for e in kept if e.is_open and e.loan is not None}
 
+    @property
+    def next_loan(self) -> int:
+        """A number above those of all loans that are remembered."""
+        return max((row.loan or 0 for row in self.rows), default=0) + 1
+
     def open_loans(self, job: str | None = None) -> list[LedgerEntry]:
         """Return the open loans, of one job or of all, oldest first."""
         found = (self.rows.get(number) for number in self._open.values())
@@ -136,14 +141,14 @@ class Ledger:
 
     def reclaim(self, action: Reclaim, *, at: float) -> None:
         """Write down that a loan ended."""
-        self.end(action.loan, at=at, reason=action.reason)
-
-    def end(self, loan: int, *, at: float, reason: str) -> None:
-        """Write down that a loan ended, for a reason of whoever calls."""
-        entry = self.rows.get(self._open.pop(loan, -1))
+        entry = self.rows.get(self._open.get(action.loan, -1))
         if entry is not None:
-            ended = msgspec.structs.replace(entry, ended_at=at, end_reason=reason)
-            self.rows.put(entry.entry, ended)
+            self.end(entry, at=at, reason=action.reason)
+
+    def end(self, entry: LedgerEntry, *, at: float, reason: str) -> None:
+        """Write down that an open loan ended."""
+        self._open = {loan: number for loan, number in self._open.items() if number != entry.entry}
+        self.rows.put(entry.entry, msgspec.structs.replace(entry, ended_at=at, end_reason=reason))
 
     def refuse(self, action: Refuse, *, at: float) -> None:
         """Write down a refusal; one that only repeats the one before is counted there."""
@@ -165,6 +170,10 @@ class Ledger:
             reason=action.reason,
         )
         self.rows.put(number, entry)
+
+    def forget_job(self, job: str) -> None:
+        """Begin a new row when a job of this name is refused again."""
+        self._refused = {key: row for key, row in self._refused.items() if key[0] != job}
 
 
 class Decisions:
@@ -201,9 +210,6 @@ class Decisions:
             bytes_per_s=bytes_per_s,
         )
         self.rows.put(number, decision)
-
-
-KINDS: tuple[EntryKind, ...] = ("loan", "refusal")
 
 
 def _changed_at(row: LedgerEntry | Decision) -> float:

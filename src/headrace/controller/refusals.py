@@ -15,7 +15,3 @@ class UnknownAgentError(NotFoundError):
 
 class StaleReportError(CallerError):
     """The report was taken already, came after a later one, or is of an earlier start."""
-
-
-class WrongReportError(CallerError):
-    """The message has the right form and makes no sense."""

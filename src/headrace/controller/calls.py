@@ -1,0 +1,242 @@
+"""What can be asked of the controller, in one table: its routes and their description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from headrace.controller import views
+from headrace.controller.ledger import Query
+from headrace.controller.steward import Steward
+from headrace.core.errors import CallerError
+from headrace.wire.control import (
+    MOST_REPORT_BYTES,
+    AgentAnnounced,
+    AgentOrders,
+    AgentReport,
+    Burst,
+    BurstAnswer,
+    HealthAnswer,
+    HealthReport,
+    JobAnnounced,
+)
+from headrace.wire.estate import (
+    Agents,
+    ControllerView,
+    Decisions,
+    Estate,
+    Jobs,
+    JobView,
+    Ledger,
+)
+
+VERSION = version("headrace")
+
+MOST_BYTES = 1 << 20
+"""Longest message but a health report [bytes]."""
+
+MOST_ROWS = 1000
+"""Most entries of the ledger in one answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """One request, taken apart."""
+
+    steward: Steward
+    names: Mapping[str, str]
+    """What stands in the path."""
+
+    query: Mapping[str, str]
+    message: Any = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """One thing that can be asked."""
+
+    method: str
+    path: str
+    summary: str
+    act: Callable[[Asked], msgspec.Struct | None]
+    """What it does; None is answered with 204."""
+
+    answers: type[msgspec.Struct] | None = None
+    takes: type[msgspec.Struct] | None = None
+    most_bytes: int = MOST_BYTES
+    queries: tuple[str, ...] = ()
+    """Names that may stand in the query."""
+
+
+def _query(asked: Asked) -> Query:
+    given = asked.query
+    try:
+        return Query(
+            job=given.get("job"),
+            tier=given.get("tier"),
+            kind=given.get("kind"),
+            open_only=_flag(given.get("open", "false")),
+            since=float(given["since"]) if "since" in given else None,
+            before=int(given["before"]) if "before" in given else None,
+            limit=min(max(int(given.get("limit", "100")), 1), MOST_ROWS),
+        )
+    except ValueError as error:
+        raise CallerError(
+            f"the query makes no sense: {error}; since is seconds since 1970, before and limit "
+            "are whole numbers, open is true or false"
+        ) from error
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"open={text!r}")
+    return text == "true"
+
+
+def _ledger(asked: Asked) -> Ledger:
+    at = asked.steward.wall()
+    rows, before = asked.steward.books.ledger.rows.find(_query(asked))
+    return Ledger(entries=tuple(views.with_timer(row, at) for row in rows), before=before)
+
+
+def _decisions(asked: Asked) -> Decisions:
+    rows, before = asked.steward.books.decisions.rows.find(_query(asked))
+    return Decisions(decisions=tuple(rows), before=before)
+
+
+def _controller(steward: Steward) -> ControllerView:
+    return ControllerView(
+        boot=steward.boot,
+        version=VERSION,
+        uptime_s=steward.clock.now() - steward.began,
+        settling=steward.settles_until is not None,
+        journal=steward.journal.view(),
+        reports=steward.reports,
+        refused=steward.refused,
+    )
+
+
+def estate(steward: Steward) -> Estate:
+    """Return all of it."""
+    return Estate(
+        at=steward.wall(),
+        controller=_controller(steward),
+        tiers=views.tiers(steward),
+        jobs=views.jobs(steward).jobs,
+        agents=views.agents(steward, with_jobs=False).agents,
+    )
+
+
+CALLS: tuple[Call, ...] = (
+    Call(
+        method="POST",
+        path="/v1/jobs/{job}/health",
+        summary="Report one host's prefetch health at the end of one iteration.",
+        act=lambda asked: asked.steward.take_health(asked.names["job"], asked.message),
+        answers=HealthAnswer,
+        takes=HealthReport,
+        most_bytes=MOST_REPORT_BYTES,
+    ),
+    Call(
+        method="POST",
+        path="/v1/agents/{agent}/report",
+        summary="Report what jobs did at an agent, and learn what to hold them to.",
+        act=lambda asked: asked.steward.take_agent_report(asked.names["agent"], asked.message),
+        answers=AgentOrders,
+        takes=AgentReport,
+    ),
+    Call(
+        method="PUT",
+        path="/v1/jobs/{job}",
+        summary="Announce a job; each of its hosts does, before its first step.",
+        act=lambda asked: asked.steward.announce_job(asked.names["job"], asked.message),
+        answers=HealthAnswer,
+        takes=JobAnnounced,
+    ),
+    Call(
+        method="DELETE",
+        path="/v1/jobs/{job}",
+        summary="End a job, or one host of it; a job ends with its last host.",
+        act=lambda asked: asked.steward.end_job(asked.names["job"], asked.query.get("host")),
+        queries=("host",),
+    ),
+    Call(
+        method="PUT",
+        path="/v1/jobs/{job}/bursts/{burst}",
+        summary="Announce that a checkpoint will be moved, or renew that.",
+        act=lambda asked: asked.steward.announce_burst(
+            asked.names["job"], asked.names["burst"], asked.message
+        ),
+        answers=BurstAnswer,
+        takes=Burst,
+    ),
+    Call(
+        method="DELETE",
+        path="/v1/jobs/{job}/bursts/{burst}",
+        summary="Tell that a checkpoint was moved, or given up.",
+        act=lambda asked: asked.steward.end_burst(asked.names["job"], asked.names["burst"]),
+    ),
+    Call(
+        method="PUT",
+        path="/v1/agents/{agent}",
+        summary="Announce an agent, its tiers and what it enforces.",
+        act=lambda asked: asked.steward.announce_agent(asked.names["agent"], asked.message),
+        answers=AgentOrders,
+        takes=AgentAnnounced,
+    ),
+    Call(
+        method="DELETE",
+        path="/v1/agents/{agent}",
+        summary="Take an agent out.",
+        act=lambda asked: asked.steward.end_agent(asked.names["agent"]),
+    ),
+    Call(
+        method="GET",
+        path="/v1/jobs",
+        summary="List the jobs: health, quotas, loans.",
+        act=lambda asked: views.jobs(asked.steward),
+        answers=Jobs,
+    ),
+    Call(
+        method="GET",
+        path="/v1/jobs/{job}",
+        summary="Show one job.",
+        act=lambda asked: views.job(asked.steward, asked.names["job"]),
+        answers=JobView,
+    ),
+    Call(
+        method="GET",
+        path="/v1/agents",
+        summary="List the agents: tiers, CPU, what each job does and is held to.",
+        act=lambda asked: views.agents(asked.steward),
+        answers=Agents,
+    ),
+    Call(
+        method="GET",
+        path="/v1/ledger",
+        summary="List loans and refusals, newest first.",
+        act=_ledger,
+        answers=Ledger,
+        queries=("job", "tier", "kind", "open", "since", "before", "limit"),
+    ),
+    Call(
+        method="GET",
+        path="/v1/decisions",
+        summary="List what was decided and why, newest first.",
+        act=_decisions,
+        answers=Decisions,
+        queries=("job", "tier", "kind", "since", "before", "limit"),
+    ),
+    Call(
+        method="GET",
+        path="/v1/estate",
+        summary="Show tiers, jobs, agents and the controller at one moment.",
+        act=lambda asked: estate(asked.steward),
+        answers=Estate,
+    ),
+)
+"""Most frequent first, for they are tried in this order."""

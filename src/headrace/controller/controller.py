@@ -1,0 +1,144 @@
+"""One controller from start to end: listens, serves, ticks, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import msgspec
+import uvloop
+
+from headrace.controller.config import ControllerConfig
+from headrace.controller.journal import Journal
+from headrace.controller.service import Service
+from headrace.controller.steward import Steward
+from headrace.core.errors import HeadraceError
+from headrace.wire.listening import address_of, close_socket, open_socket
+from headrace.wire.server import Server, wait_started
+
+PARENT_PERIOD_S = 0.5
+
+
+class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What an embedding program is told once the controller listens."""
+
+    address: str
+    boot: str
+    pid: int
+    journal: str | None
+
+
+class Controller:
+    """A controller whose socket is open, not yet answering.
+
+    Raises:
+        CallerError: the address is taken, or the journal is another controller's.
+        ConfigError: a TLS file or the journal cannot be used.
+    """
+
+    def __init__(self, config: ControllerConfig) -> None:
+        self.config = config
+        with ExitStack() as opened:
+            if config.tls is not None:
+                config.tls.check()
+            self._socket = open_socket(config.listen)
+            opened.callback(close_socket, self._socket, config.listen)
+            journal = Journal(config.journal)
+            opened.callback(journal.close)
+            self.steward = Steward(config.limits, journal)
+            self._opened = opened.pop_all()
+        self._stop = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it, its port known."""
+        return address_of(self._socket, tls=self.config.tls is not None)
+
+    def ready_message(self) -> ReadyMessage:
+        """Return what embedding programs are told."""
+        journal = self.config.journal
+        return ReadyMessage(
+            address=self.address,
+            boot=self.steward.boot,
+            pid=os.getpid(),
+            journal=str(journal) if journal else None,
+        )
+
+    def stop(self) -> None:
+        """Ask ``run`` to return."""
+        self._stop.set()
+
+    async def run(
+        self, on_ready: Callable[[ReadyMessage], None], *, parent: int | None = None
+    ) -> None:
+        """Serve until ``stop`` or a signal; afterwards nothing of it runs any more.
+
+        Args:
+            on_ready: Called once requests are answered.
+            parent: Process id to end with; None: run on without it.
+        """
+        config = self.config
+        service = Service(self.steward, token=config.token, open_metrics=config.open_metrics)
+        server = Server(service.app(), config.tls)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            async with asyncio.TaskGroup() as group:
+                serving = group.create_task(server.serve(sockets=[self._socket]))
+                background = [
+                    group.create_task(self._keep_time()),
+                    group.create_task(self._follow(parent)),
+                ]
+                await wait_started([server])
+                try:
+                    on_ready(self.ready_message())
+                    await self._stop.wait()
+                finally:
+                    server.end()
+                    await asyncio.wait([serving])
+                    for task in background:
+                        task.cancel()
+        finally:
+            self._opened.close()
+
+    async def _keep_time(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.tick_s)
+            self.steward.tick()
+
+    async def _follow(self, parent: int | None) -> None:
+        """Stop when ``parent`` ends."""
+        while parent is not None:
+            if os.getppid() != parent:
+                self.stop()
+            await asyncio.sleep(PARENT_PERIOD_S)
+
+
+def run_controller(
+    config: ControllerConfig,
+    on_ready: Callable[[ReadyMessage], None],
+    *,
+    exit_with_parent: bool = False,
+) -> None:
+    """Run a controller in this process until it is told to stop.
+
+    Raises:
+        HeadraceError: it cannot listen, or ``on_ready`` raised this.
+    """
+    parent = os.getppid()
+
+    async def run() -> None:
+        await Controller(config).run(on_ready, parent=parent if exit_with_parent else None)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(run())
+        except ExceptionGroup as group:
+            for error in group.exceptions:
+                if isinstance(error, HeadraceError):  # what went wrong at the start
+                    raise error from None
+            raise
