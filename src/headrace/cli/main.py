@@ -17,6 +17,7 @@ VERBS = {
     "explain": ("headrace.cli.explain", "Show what each op costs and where it will run."),
     "index": ("headrace.cli.index", "List a dataset's samples and where their bytes are."),
     "inspect": ("headrace.cli.inspect", "Describe a dataset: counts, bytes, cost, what is broken."),
+    "simulate": ("headrace.cli.simulate", "Compare policies on a simulated estate."),
 }
 
 

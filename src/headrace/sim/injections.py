@@ -49,6 +49,7 @@ def _restarts(scenario: Scenario, place: int, job: SimulatedJob) -> Iterator[Epi
             latency_factor=_between(rng, what.latency_factor),
             cold_bytes=_between(rng, what.cold_bytes),
             cache_lost=_between(rng, what.cache_lost),
+            label_iterations=what.label_iterations,
         )
 
 

@@ -81,6 +81,9 @@ class JobGroup(msgspec.Struct, frozen=True, kw_only=True):
     streams: Count = 16
     request_bytes: Positive = 1e6
     sequential: Share = 0.0
+    """Part of its reads of hard disks that continue the one before."""
+    cached: bool = True
+    """Whether its reads go through the fast tier's cache."""
     link: TierName | None = None
     cpu_s_per_byte: NotNegative = 0.0
     initialise_s: Between = (60.0, 300.0)
@@ -101,6 +104,8 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True):
     """Read before latency is steady again [bytes]."""
     cache_lost: Between = (0.2, 0.6)
     """Part of the job's bytes that its page caches lose."""
+    label_iterations: Count = 10
+    """First iterations that are labelled as cold start."""
 
 
 class Scans(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +234,8 @@ def _job(group: JobGroup, name: str, rng: np.random.Generator) -> SimulatedJob:
         streams=group.streams,
         request_bytes=group.request_bytes,
         sequential=group.sequential,
-        warm=1.0,
+        cached=group.cached,
+        warm=1.0 if group.cached else 0.0,
         link=group.link,
         cpu_s_per_byte=group.cpu_s_per_byte,
         begins_at_s=float(rng.uniform(0.0, group.joins_within_s)),

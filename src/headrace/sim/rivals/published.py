@@ -84,7 +84,7 @@ class Published:
         self._needs = needs
         self._tiers: dict[TierName, _Tier] = {}
         self._jobs: dict[str, _Job] = {}
-        self._quotas = Quotas()
+        self._quotas = Quotas(least_change=0.01)
         self._asks: list[_Ask] = []
         self._asked_at = 0.0
         self._loans = 0

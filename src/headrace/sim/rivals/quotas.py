@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from headrace.core.media import TierName
 from headrace.policy.reservation.events import SetQuota
 
-LEAST_CHANGE = 0.01
-"""Quotas that differ by a smaller part are left alone."""
-
 
 class Quotas:
     """Remembers the quotas that a policy gave, and answers with the changes only."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, least_change: float = 0.0) -> None:
+        """Leave alone quotas that would grow by a smaller part of them."""
+        self._least_change = least_change
         self._given: dict[tuple[str, TierName], float] = {}
 
     def of(self, job: str, tier: TierName) -> float:
@@ -33,14 +32,14 @@ class Quotas:
         self, wanted: Mapping[tuple[str, TierName], float], *, reason: str
     ) -> list[SetQuota]:
         """Return the actions that bring quotas to ``wanted`` [B/s], reductions first."""
-        changes = [
-            (key, quota)
-            for key, quota in wanted.items()
-            if abs(quota - self._given.get(key, 0.0)) > LEAST_CHANGE * self._given.get(key, 0.0)
-        ]
+        changes = [(key, quota) for key, quota in wanted.items() if self._matters(key, quota)]
         changes.sort(key=lambda change: change[1] > self._given.get(change[0], 0.0))
         self._given.update(changes)
         return [
             SetQuota(job=job, tier=tier, bytes_per_s=quota, asked=quota, reason=reason)
             for (job, tier), quota in changes
         ]
+
+    def _matters(self, key: tuple[str, TierName], quota: float) -> bool:
+        held = self._given.get(key, 0.0)
+        return quota < held or quota - held > self._least_change * held

@@ -1,0 +1,137 @@
+"""``headrace simulate``: policies on a simulated estate, with a scenario's jobs and mishaps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from headrace.core.errors import CallerError, StorageError
+
+if TYPE_CHECKING:
+    from headrace.sim.contest import Outcome, Seen
+    from headrace.sim.scenario import Scenario
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--policy", "names", multiple=True, metavar="NAME", help="Run this one; repeatable.")
+@click.option("--ablations", is_flag=True, help="Also run headrace without single abilities.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Simulated time.")
+@click.option("--seed", type=int, help="Of jobs and mishaps, instead of the scenario's.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=len(os.sched_getaffinity(0)),
+    help="Policies at a time; one for each CPU.",
+)
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write the figures; - is standard output."
+)
+@click.option(
+    "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw SVG files there."
+)
+def command(
+    scenario: Path,
+    *,
+    names: tuple[str, ...],
+    ablations: bool,
+    days: float | None,
+    seed: int | None,
+    processes: int,
+    json_file: str | None,
+    plots: Path | None,
+) -> int:
+    """Simulate the jobs of SCENARIO (TOML) under several policies, and compare them.
+
+    All policies meet the same jobs, restarts, scans and cross traffic. Those of headrace are
+    the objects that the controller runs. Without --policy these are compared: static, aimd,
+    published, reactive, predictive, oracle.
+
+    \b
+    Examples:
+      headrace simulate examples/scenarios/quick.toml
+      headrace simulate examples/scenarios/reservation-32.toml --days 1 --policy static \\
+        --policy predictive --json figures.json --plots drawings
+    """  # noqa: D301 - click reads the lone \b
+    from headrace.report.console import print_table
+    from headrace.report.document import write_json
+    from headrace.sim.contenders import ABLATIONS, CONTENDERS
+    from headrace.sim.contest import run_contest
+    from headrace.sim.tables import outcome_tables
+
+    setting = _setting(scenario, days=days, seed=seed)
+    chosen = tuple(dict.fromkeys([*(names or CONTENDERS), *(ABLATIONS if ablations else ())]))
+    errors = Console(stderr=True)
+    with _progress(errors, setting, chosen) as seen:
+        outcomes = run_contest(setting, chosen, processes=processes, seen=seen)
+    console = errors if json_file == "-" else Console()
+    for table in outcome_tables(outcomes):
+        print_table(console, table)
+    if plots:
+        _draw(setting, outcomes, plots)
+    if json_file:
+        write_json(json_file, document(setting, outcomes))
+    return 0
+
+
+def document(scenario: Scenario, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Return what ``--json`` writes."""
+    from headrace.sim.contenders import contender
+
+    return {
+        "scenario": msgspec.to_builtins(scenario),
+        "policies": {
+            name: {
+                "title": contender(name).title,
+                "abilities": contender(name).abilities,
+                "took_s": outcome.took_s,
+                "figures": outcome.figures,
+            }
+            for name, outcome in outcomes.items()
+        },
+    }
+
+
+def _setting(path: Path, *, days: float | None, seed: int | None) -> Scenario:
+    from headrace.sim.scenario import load_scenario
+
+    found = load_scenario(path)
+    return msgspec.structs.replace(
+        found,
+        days=found.days if days is None else days,
+        seed=found.seed if seed is None else seed,
+    )
+
+
+@contextmanager
+def _progress(console: Console, scenario: Scenario, names: tuple[str, ...]) -> Iterator[Seen]:
+    """Show one bar per policy on a terminal; elsewhere nothing."""
+    columns = (TextColumn("{task.description:>15}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks = {name: bars.add_task(name, total=scenario.duration_s) for name in names}
+        yield lambda name, now_s: bars.update(tasks[name], completed=now_s)
+
+
+def _draw(scenario: Scenario, outcomes: Mapping[str, Outcome], folder: Path) -> None:
+    try:
+        from headrace.sim.drawings import drawings
+
+        drawn = drawings(scenario, outcomes)
+    except ImportError as error:
+        raise CallerError("--plots needs matplotlib; run pip install 'headrace[demo]'") from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, svg in drawn.items():
+            (folder / name).write_text(svg, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"drawings cannot be written to {folder}: {error.strerror}; name another directory"
+        ) from error

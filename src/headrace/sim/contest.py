@@ -1,0 +1,160 @@
+"""Runs policies on one scenario: the same jobs and the same mishaps for each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.queues
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from headrace.core.media import TierName
+from headrace.sim.contenders import Given, contender, limits_of
+from headrace.sim.injections import draw_episodes
+from headrace.sim.measures import Figures, figures_of
+from headrace.sim.recording import Floats, Recording
+from headrace.sim.rivals.static import Needs
+from headrace.sim.scenario import Scenario
+from headrace.sim.world import World
+
+OBSERVED_S = 3600.0
+"""How long the operator who sets static quotas watches jobs that nothing disturbs [s]."""
+
+TIMELINE_BINS = 168
+"""Points of an outcome's timeline: hours, where a week is simulated."""
+
+_POLL_S = 0.2
+
+Seen: TypeAlias = Callable[[str, float], None]
+"""Told a contender's name and its simulated time [s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """One contender's run."""
+
+    name: str
+    figures: Figures
+    idle_share: Floats
+    """Idle wait over time, by stretch of the run ``[TIMELINE_BINS]``."""
+
+    took_s: float
+    """Wall time of the simulation [s]."""
+
+
+def run_contest(
+    scenario: Scenario, names: Sequence[str], *, processes: int = 1, seen: Seen = lambda *_: None
+) -> dict[str, Outcome]:
+    """Run each contender once and return the outcomes by name.
+
+    Raises:
+        CallerError: a name is unknown.
+    """
+    for name in names:
+        contender(name)
+    needs = observed_needs(scenario)
+    if processes == 1 or len(names) == 1:
+        return {name: run_one(scenario, name, needs, seen=seen) for name in names}
+    return _run_apart(scenario, names, needs, processes, seen)
+
+
+def run_one(
+    scenario: Scenario, name: str, needs: Needs, *, seen: Seen = lambda *_: None
+) -> Outcome:
+    """Run one contender."""
+    began_s, who = time.perf_counter(), contender(name)
+    world = World(
+        scenario.estate(),
+        scenario.jobs(),
+        episodes=draw_episodes(scenario),
+        policy=who.make(Given(needs=needs, limits=limits_of(scenario.limits))),
+        abilities=who.abilities,
+        seed=scenario.seed,
+    )
+    recording = world.run(scenario.duration_s, progress=lambda now_s: seen(name, now_s))
+    return Outcome(
+        name=name,
+        figures=figures_of(recording),
+        idle_share=_timeline(recording),
+        took_s=time.perf_counter() - began_s,
+    )
+
+
+def observed_needs(scenario: Scenario) -> Needs:
+    """Return what each job reads from each tier on average when nothing goes wrong [B/s].
+
+    This is what static quotas are set from: a run without mishaps and without limits.
+    """
+    jobs = [replace(job, begins_at_s=0.0, initialise_s=1.0) for job in scenario.jobs()]
+    world = World(scenario.estate(), jobs, seed=scenario.seed)
+    recording = world.run(min(OBSERVED_S, scenario.duration_s))
+    return {job.name: _needs_of(recording, number, job.link) for number, job in enumerate(jobs)}
+
+
+def _needs_of(recording: Recording, number: int, link: TierName | None) -> dict[TierName, float]:
+    rows = recording.job == number
+    busy_s = max(float(recording.step_s[rows].sum()), 1e-9)
+    nbytes, hits = recording.nbytes[rows], recording.hit_rate[rows]
+    needs = {"ssd": float(nbytes @ hits) / busy_s, "hdd": float(nbytes @ (1.0 - hits)) / busy_s}
+    return needs | ({link: float(nbytes.sum()) / busy_s} if link else {})
+
+
+def _timeline(recording: Recording) -> Floats:
+    ends_s = recording.begun_s + recording.step_s
+    places = np.minimum(ends_s / recording.duration_s * TIMELINE_BINS, TIMELINE_BINS - 1)
+    bins = places.astype(np.intp)
+    idle_s = np.bincount(bins, weights=recording.wait_s, minlength=TIMELINE_BINS)
+    busy_s = np.bincount(bins, weights=recording.step_s, minlength=TIMELINE_BINS)
+    total_s = idle_s + busy_s
+    share: Floats = np.divide(idle_s, total_s, out=np.zeros(TIMELINE_BINS), where=total_s > 0)
+    return share
+
+
+# In processes of their own
+
+
+def _run_apart(
+    scenario: Scenario, names: Sequence[str], needs: Needs, processes: int, seen: Seen
+) -> dict[str, Outcome]:
+    context = multiprocessing.get_context("spawn")
+    news: multiprocessing.queues.Queue[tuple[str, float]] = context.Queue()
+    with ProcessPoolExecutor(
+        processes, mp_context=context, initializer=_remember, initargs=(news,)
+    ) as pool:
+        runs = {name: pool.submit(_run_and_tell, scenario, name, needs) for name in names}
+        for name, now_s in _until_done(news, list(runs.values())):
+            seen(name, now_s)
+        return {name: run.result() for name, run in runs.items()}
+
+
+def _until_done(
+    news: multiprocessing.queues.Queue[tuple[str, float]], runs: Sequence[Future[Outcome]]
+) -> Iterator[tuple[str, float]]:
+    while not all(run.done() for run in runs):
+        try:
+            yield news.get(timeout=_POLL_S)
+        except queue.Empty:
+            continue
+
+
+_news: multiprocessing.queues.Queue[tuple[str, float]] | None = None
+"""Of a process that runs contenders: where it tells how far it is."""
+
+
+def _remember(news: multiprocessing.queues.Queue[tuple[str, float]]) -> None:
+    global _news  # noqa: PLW0603 - an initializer can leave things nowhere else
+    _news = news
+
+
+def _run_and_tell(scenario: Scenario, name: str, needs: Needs) -> Outcome:
+    return run_one(scenario, name, needs, seen=_tell)
+
+
+def _tell(name: str, now_s: float) -> None:
+    if _news is not None:
+        _news.put((name, now_s))
