@@ -179,7 +179,7 @@ class Agent:
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
-            self.engine.forget_idle_jobs()
+            self.engine.tidy()
 
     async def _follow(self, parent: int | None) -> None:
         """Stop when ``parent`` ends.

@@ -18,6 +18,7 @@ Rules, in the order in which they win:
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from headrace.core.media import TierName
@@ -30,6 +31,8 @@ from headrace.policy.lookahead_events import (
     Crashed,
     Drop,
     Event,
+    FetchBegan,
+    FetchEnded,
     Finished,
     Grow,
     GrowAsked,
@@ -48,6 +51,7 @@ from headrace.policy.lookahead_events import (
     ServeRaw,
     Start,
     Tick,
+    Visit,
 )
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.memory_shares import MemoryShares
@@ -114,6 +118,11 @@ class Lookahead:
         """Return how many samples of each job a request waits for and no task prepares yet."""
         return {name: job.waiting_count() for name, job in self._jobs.items()}
 
+    def upcoming(self, job: str) -> list[Visit]:
+        """Return a job's visits that are foreseen and not started, those due first in front."""
+        window = self._jobs.get(job)
+        return [] if window is None or window.raw_only else window.upcoming()
+
     def over(self, job: str) -> int:
         """Return the last step that a job will not ask for again; -1 for a job that is gone."""
         window = self._jobs.get(job)
@@ -174,6 +183,8 @@ class Lookahead:
                 return list(self._throttle.ask(event))
             case ReadWithdrawn():
                 self._throttle.withdraw(event.read)
+            case FetchBegan() | FetchEnded():
+                self._fetch(event)
             case Tick():
                 pass
         return []
@@ -216,6 +227,15 @@ class Lookahead:
             actions += self._raw_all(item, "raw-only", reason)
             actions += self._discard(job, item)
         return actions
+
+    def _fetch(self, event: FetchBegan | FetchEnded) -> None:
+        job = self._jobs.get(event.job)
+        if job is None:
+            return  # it was removed meanwhile
+        if isinstance(event, FetchBegan):
+            job.set_aside(event.visits)
+        else:
+            job.take_up(event.visits)
 
     def _release_over(self, job: JobWindow) -> list[Action]:
         return [action for item in job.over() for action in self._discard(job, item)]
@@ -300,7 +320,7 @@ class Lookahead:
             item.abandoned = over
         elif over:
             job.forget(item)
-        else:
+        elif item.state == "planned":
             job.requeue(item)
 
     def _expire(self, now: float) -> list[Action]:
@@ -308,7 +328,7 @@ class Lookahead:
         for item in self._patience.due(now):
             last_call = now + (item.cost_s if item.state == "planned" else 0.0)
             late = [waiter for waiter in item.waiters if waiter.expiry <= last_call]
-            if item.state == "planned" and self._throttle.holds_back(item.visit.job):
+            if self._is_held_up(item):
                 self._postpone(item, late, now)
                 continue
             item.waiters = [waiter for waiter in item.waiters if waiter.expiry > last_call]
@@ -316,6 +336,12 @@ class Lookahead:
             if late and not item.waiters:
                 self._given_up(item)
         return actions
+
+    def _is_held_up(self, item: Item) -> bool:
+        """Return whether a sample's raw bytes would be waited for just as long."""
+        if item.state == "fetching":
+            return True
+        return item.state == "planned" and self._throttle.holds_back(item.visit.job)
 
     def _postpone(self, item: Item, late: list[Waiter], now: float) -> None:
         for waiter in late:
@@ -543,6 +569,6 @@ class Lookahead:
         actions: list[Action] = []
         for job in self._jobs.values():
             for item in job.waited():
-                if item.state == "planned":
+                if item.state in ("planned", "fetching"):
                     actions += self._abandon(job, item, "busy", event.reason)
         return actions

@@ -207,6 +207,25 @@ class ReadWithdrawn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FetchBegan:
+    """These visits' bytes are brought nearer, many by one read: none is to be read by itself.
+
+    Those that were started or asked for in the meantime are left as they are.
+    """
+
+    job: str
+    visits: Sequence[Visit]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchEnded:
+    """These visits may be started again, wherever their bytes are by now."""
+
+    job: str
+    visits: Sequence[Visit]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Tick:
     """Only time has passed."""
 
@@ -227,6 +246,8 @@ Event: TypeAlias = (
     | QuotasChanged
     | ReadAsked
     | ReadWithdrawn
+    | FetchBegan
+    | FetchEnded
     | Tick
 )
 

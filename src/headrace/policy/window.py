@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -10,7 +11,8 @@ from headrace.policy.estimate import Estimates
 from headrace.policy.lookahead_events import Asked, JobChanged, Plan, Planned, Visit
 from headrace.policy.pace import Pace
 
-State = Literal["planned", "running", "ready", "missing"]
+State = Literal["planned", "fetching", "running", "ready", "missing"]
+"""``fetching``: not to be started before its bytes are nearer."""
 
 
 @dataclass(slots=True)
@@ -181,6 +183,29 @@ class JobWindow:
             self._push(self._waited, item.urgency, item)
         else:
             self._push(self._due, self._key(item), item)
+
+    def upcoming(self) -> list[Visit]:
+        """Return the visits that are foreseen and not started, those due first in front."""
+        foreseen = [
+            visit
+            for visit, item in self.items.items()
+            if item.state == "planned" and not item.waiters
+        ]
+        return sorted(foreseen, key=lambda visit: visit.step)
+
+    def set_aside(self, visits: Iterable[Visit]) -> None:
+        """Start these no more until they are taken up; some may be started or gone already."""
+        for visit in visits:
+            item = self.items.get(visit)
+            if item is not None and item.state == "planned" and not item.waiters:
+                item.state = "fetching"
+
+    def take_up(self, visits: Iterable[Visit]) -> None:
+        """Let these be started again that were set aside and are still foreseen."""
+        for visit in visits:
+            item = self.items.get(visit)
+            if item is not None and item.state == "fetching":
+                self.requeue(item)
 
     def candidate(self, now: float) -> tuple[bool, float, Item] | None:
         """Return the item to start next as (nobody waits for it, slack, item)."""
