@@ -65,6 +65,8 @@ class Account:
         self._foresight = Foresight(limits.foresight, joined, now)
         self._regulators: TierRegulators | None = None
         self._forecast: dict[TierName, float] = {}
+        self._unregulated = 0
+        self._is_corrected = False
         self._reordering = Reordering(limits.reorder)
 
     @property
@@ -187,20 +189,26 @@ class Account:
 
     def _reckon(self, iterations: int, now: float) -> None:
         """Reckon what it must have and what it wants, from its schedule and its health."""
-        wished = self._wished(iterations)
+        self._unregulated += iterations
         if not self._limits.predictive:
-            self.asked = wished
+            self.asked = self._wished()
         else:
+            wished = self._wished() if self._needs_regulation() else {}
             outlook = self.outlook(now)
             self.musts = {tier: outlook.musts(tier) for tier in self._media}
-            self.asked = {
-                tier: outlook.wants(tier) * self._correction(tier, wished) for tier in self._media
-            }
+            corrections = {tier: self._correction(tier, wished) for tier in self._media}
+            self._is_corrected = max(corrections.values(), default=1.0) > 1.0
             self._forecast = {tier: outlook.wants(tier) for tier in self._media}
+            self.asked = {tier: self._forecast[tier] * corrections[tier] for tier in self._media}
         if self.mode == "transform-bound":
             self._shrink_to_use()
 
-    def _wished(self, iterations: int) -> dict[TierName, float]:
+    def _needs_regulation(self) -> bool:
+        """Return whether health may correct the forecast: it only ever raises it."""
+        regulator = self._limits.regulator
+        return self.score < regulator.target + regulator.dead_band or self._is_corrected
+
+    def _wished(self) -> dict[TierName, float]:
         """Return what its regulators make of its health [B/s].
 
         They count from what was granted of what it asked for, not from the spare it happens
@@ -212,6 +220,7 @@ class Account:
         granted = {
             tier: min(quota, self.asked.get(tier, quota)) for tier, quota in self.quotas.items()
         }
+        iterations, self._unregulated = self._unregulated, 0
         adjustments = self._regulators.adjust(
             self.score, granted=granted, split=self.reading.split, iterations=iterations
         )

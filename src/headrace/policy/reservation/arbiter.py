@@ -69,6 +69,8 @@ class Arbiter:
             ReportError: A report cannot be true; nothing changed.
         """
         actions = self._take_in(event, now)
+        if now >= self._next_expiry:
+            actions += self._expire(now)
         if self._is_time(now):
             actions += self._divide(now)
         return actions
@@ -122,9 +124,8 @@ class Arbiter:
 
     def _is_time(self, now: float) -> bool:
         """Return whether quotas are divided now: at once when something is urgent, or in turn."""
-        if self._is_urgent or now >= self._next_expiry:
-            return True
-        return self._is_due and now >= self._divided_at + self._limits.round_s
+        in_turn = self._is_due and now >= self._divided_at + self._limits.round_s
+        return self._is_urgent or in_turn
 
     def _moves_by_itself(self) -> bool:
         """Return whether needs or capacities change although nobody says anything."""
@@ -141,10 +142,24 @@ class Arbiter:
         if not account.hosts.report(event.host, event.indicators, now):
             return []
         actions = account.end_iteration(now)
+        for tier in self._tiers.values():
+            actions += self._end_loan_in_time(tier, account, now)
         self._is_due = self._is_due or bool(actions) or self._is_news(account)
-        self._is_urgent = self._is_urgent or any(
-            tier.pool.is_over(account.job, account.iteration) for tier in self._tiers.values()
-        )
+        return actions
+
+    def _end_loan_in_time(self, tier: Tier, account: Account, now: float) -> list[Action]:
+        """End a loan whose timer ran out; what it added to the quota is spare from now on."""
+        entry = tier.pool.run_out(account.job, now=now, iteration=account.iteration)
+        return [reclaimed(entry)] if entry else []
+
+    def _expire(self, now: float) -> list[Action]:
+        """End all loans that ran out of time."""
+        actions: list[Action] = []
+        for tier in self._tiers.values():
+            for loan in tier.pool.loans:
+                actions += self._end_loan_in_time(tier, self._accounts[loan.job], now)
+        self._next_expiry = self._first_expiry()
+        self._is_due = True
         return actions
 
     def _is_news(self, account: Account) -> bool:

@@ -45,7 +45,7 @@ class Indicators:
     """Its coefficient of variation (standard deviation over mean)."""
 
     next_bytes: float
-    """Estimated stored bytes of the batch that comes next, over all tiers [bytes]."""
+    """Estimated stored bytes of the next batch that does not lie ready, over all tiers [bytes]."""
 
     upcoming_bytes: tuple[float, ...] = ()
     """Stored bytes of the batches after it, from the schedule, as far as they are known."""

@@ -1,6 +1,6 @@
 """What a job will need, from the bytes that its schedule says come next: borrow before it hurts.
 
-A batch that is not ready yet has a deadline: the steps that the queue still covers, plus its
+A batch that does not lie ready has a deadline: the steps that the queue still covers, plus its
 own place behind them. The rate that meets every known deadline is what the job *must* have;
 a job with a deep queue must have less than its mean, and by that much it can lend. What it
 *wants* is its mean, with a margin, plus what refills its queue.

@@ -165,11 +165,6 @@ class ElasticPool:
         """Return when the first timer in seconds runs out; infinite without loans [s]."""
         return min((loan.expires_at for loan in self._loans.values()), default=float("inf"))
 
-    def is_over(self, job: str, iteration: int) -> bool:
-        """Return whether a job has done the iterations that its loan was for."""
-        loan = self._loans.get(job)
-        return loan is not None and iteration - loan.iteration >= loan.iterations
-
     def restore(self, loan: Loan) -> None:
         """Take over a loan that was open before a restart; the pool may be overdrawn for now."""
         self._loans[loan.job] = loan
@@ -188,7 +183,7 @@ class ElasticPool:
         loan = self._loans.get(job)
         if loan is None:
             return None
-        if self.is_over(job, iteration):
+        if iteration - loan.iteration >= loan.iterations:
             reason = f"its timer of {loan.iterations} iterations ran out"
         elif now >= loan.expires_at:
             held = loan.expires_at - loan.lent_at

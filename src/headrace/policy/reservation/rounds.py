@@ -63,6 +63,7 @@ class Round:
         self._limits = limits
         self._now = now
         self._capacity = np.array([tier.capacity.effective for tier in tiers])
+        self._places = {account.job: k for k, account in enumerate(accounts)}
         self._outcome = Outcome()
 
     def divide(self) -> list[Action]:
@@ -73,8 +74,8 @@ class Round:
         ordinaries = ordinary(claims, self._capacity - pools)
         lent = np.zeros_like(ordinaries)
         for i, tier in enumerate(self._tiers):
-            lent[i, : len(self._accounts)] = self._lend(
-                tier, pools[i], claims.want[i], ordinaries[i], claims.must[i]
+            lent[i] = self._lend(
+                tier, float(pools[i]), claims.want[i], ordinaries[i], claims.must[i]
             )
         entitled = ordinaries + lent
         target = spread(entitled, claims.want, self._capacity)
@@ -141,32 +142,45 @@ class Round:
 
     def _lend(
         self, tier: Tier, pool: float, want: Amounts, ordinary: Amounts, must: Amounts
-    ) -> list[float]:
-        """Settle a tier's pool; return what each job holds of it then."""
-        jobs = self._accounts
-        lacking = (want - ordinary)[: len(jobs)]
-        lacks = lacking > self._limits.tolerance * want[: len(jobs)]
-        tier.is_short = bool(lacks.any())
-        missed = must > ordinary * (1 + 1e-6)
-        ended = tier.pool.resize(pool, now=self._now)
-        asks = []
-        for k, account in enumerate(jobs):
-            entry = tier.pool.run_out(account.job, now=self._now, iteration=account.iteration)
-            if entry is None and not lacks[k] and tier.pool.held(account.job):
-                entry = tier.pool.end(
-                    account.job,
-                    now=self._now,
-                    iteration=account.iteration,
-                    reason="its ordinary quota is enough again",
-                )
-            ended += [entry] if entry else []
-            if lacks[k] and self._may_borrow(account, misses=bool(missed[k])):
-                asks.append(self._ask(account, tier, float(lacking[k]), misses=bool(missed[k])))
+    ) -> Amounts:
+        """Settle a tier's pool; return what each claimant holds of it then."""
+        lacking = np.where(want - ordinary > self._limits.tolerance * want, want - ordinary, 0.0)
+        lacking[len(self._accounts) :] = 0.0
+        tier.is_short = bool(lacking.any())
+        ended = tier.pool.resize(pool, now=self._now) + self._returned(tier, lacking)
+        misses = must > ordinary * (1.0 + 1e-6)
+        asks = [
+            self._ask(self._accounts[k], tier, float(lacking[k]), misses=bool(misses[k]))
+            for k in np.flatnonzero(lacking).tolist()
+            if self._may_borrow(self._accounts[k], misses=bool(misses[k]))
+        ]
         more, loans = tier.pool.settle(asks, self._now)
         self._outcome.reclaims += [reclaimed(entry) for entry in ended + more]
         self._outcome.loans += [self._lent(loan) for loan in loans]
         self._refuse(tier, asks)
-        return [tier.pool.held(account.job) for account in jobs]
+        return self._held(tier)
+
+    def _returned(self, tier: Tier, lacking: Amounts) -> list[LedgerEntry]:
+        """End the loans of jobs that lack nothing any more."""
+        ended = []
+        for loan in tier.pool.loans:
+            k = self._places[loan.job]
+            if not lacking[k]:
+                entry = tier.pool.end(
+                    loan.job,
+                    now=self._now,
+                    iteration=self._accounts[k].iteration,
+                    reason="its ordinary quota is enough again",
+                )
+                ended += [entry] if entry else []
+        return ended
+
+    def _held(self, tier: Tier) -> Amounts:
+        """Return what each claimant has borrowed."""
+        held = np.zeros(len(self._accounts) + len(self._bursts))
+        for loan in tier.pool.loans:
+            held[self._places[loan.job]] = loan.bytes_per_s
+        return held
 
     def _may_borrow(self, account: Account, *, misses: bool) -> bool:
         if account.mode == "transform-bound":
@@ -174,14 +188,16 @@ class Round:
         return misses or (account.reading is not None and account.score < self._limits.lend_below)
 
     def _ask(self, account: Account, tier: Tier, lacking: float, *, misses: bool) -> Ask:
-        foreseen = account.outlook(self._now).reason if misses else f"score {account.score:.0f}"
+        why = f"score {account.score:.0f}"
+        if misses:
+            why += f", deadlines need {_rate(account.musts[tier.name])}"
         return Ask(
             job=account.job,
             bytes_per_s=lacking,
             score=account.score,
             step_time_s=account.step_time_s,
             iteration=account.iteration,
-            reason=f"{foreseen}; lacks {_rate(lacking)} of {tier.name}",
+            reason=f"{why}; lacks {_rate(lacking)} of {tier.name}",
         )
 
     def _lent(self, loan: Loan) -> Lend:
@@ -198,20 +214,20 @@ class Round:
 
     def _refuse(self, tier: Tier, asks: Sequence[Ask]) -> None:
         """Tell those that wait, and transform-bound ones, why they get nothing; once each."""
-        waiting = {ask.job: ask for ask in asks if not tier.pool.held(ask.job)}
+        waiting = {ask.job for ask in asks if not tier.pool.held(ask.job)}
         for account in self._accounts:
-            reason = ""
             if account.job in waiting:
                 reason = f"{_rate(tier.pool.lent)} of {_rate(tier.pool.size)} are lent; it waits"
             elif account.is_transform_bound_in_need(tier.name):
                 reason = f"bandwidth cannot help: {account.diagnosis.reason}"
-            if reason and tier.name not in account.refusals:
+            else:
+                account.refusals.discard(tier.name)
+                continue
+            if tier.name not in account.refusals:
+                account.refusals.add(tier.name)
                 self._outcome.loans.append(
                     Refuse(job=account.job, tier=tier.name, score=account.score, reason=reason)
                 )
-                account.refusals.add(tier.name)
-            elif not reason:
-                account.refusals.discard(tier.name)
 
     def _put_in_force(
         self, i: int, want: Amounts, ordinary: Amounts, lent: Amounts, target: Amounts
