@@ -35,12 +35,16 @@ _INTEGERS = (
 
 _KINDS: dict[str, Any] = {
     "token": str | None,
+    "controller": str | None,
+    "job_title": str,
     "ca_file": str | Path | None,
     "trace": str | Path | None,
     "allocate": Callable,
 }
 _KIND_NAMES = {
     "token": "text or None",
+    "controller": "an address or None",
+    "job_title": "text",
     "ca_file": "a path or None",
     "trace": "a path or None",
     "allocate": "a function that returns memory",
@@ -48,6 +52,13 @@ _KIND_NAMES = {
 
 TOKEN_VARIABLE = "HEADRACE_TOKEN"
 """Environment variable that the agents' token is read from when none is given."""
+
+CONTROLLER_VARIABLE = "HEADRACE_CONTROLLER"
+"""Environment variable that the controller's address is read from when none is given."""
+
+CONNECT_S = 1.0
+ANSWER_S = 2.0
+"""Longest waits for the controller; nothing of the loop waits with them [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +108,16 @@ class LoaderConfig:
 
     ca_file: str | None = None
     """Certificates to trust for ``https`` agents, PEM."""
+
+    controller: str | None = None
+    """Address of the controller that each iteration's health is reported to; None reads the
+    environment variable ``HEADRACE_CONTROLLER``, and an empty text means none."""
+
+    job_title: str = ""
+    """What people call the job where its controller shows it."""
+
+    job_weight: float = 1.0
+    """The job's part of bandwidth that others need as well, relative to theirs."""
 
     require_agents: bool = False
     """Fail at the start unless every agent answers; otherwise one warning, and on without it."""
@@ -150,11 +171,13 @@ class LoaderConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ConfigError(f"{name}={value!r} must be more than 0 seconds")
+        _require_weight(self.job_weight)
         for name, kinds in _KINDS.items():
             if not isinstance(getattr(self, name), kinds):
                 raise ConfigError(f"{name}={getattr(self, name)!r} must be {_KIND_NAMES[name]}")
         self.schedule()
         self.endpoints()
+        self.controller_endpoint()
 
     def schedule(self) -> ScheduleSpec:
         """Return the part that decides the order."""
@@ -170,14 +193,30 @@ class LoaderConfig:
 
     def registry(self) -> Registry:
         """Return who knows where the agents listen and how to be let in."""
-        token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
+        token = self._token()
         if isinstance(self.agents, str):
-            return FileRegistry(self.agents, token=token or None, ca_file=self.ca_file)
+            return FileRegistry(self.agents, token=token, ca_file=self.ca_file)
         return FixedRegistry(
             [
-                Endpoint(address=address, token=token or None, ca_file=self.ca_file)
+                Endpoint(address=address, token=token, ca_file=self.ca_file)
                 for address in self.agents
             ]
+        )
+
+    def controller_endpoint(self) -> Endpoint | None:
+        """Return where the controller listens; None: there is none."""
+        address = self.controller
+        if address is None:
+            address = os.environ.get(CONTROLLER_VARIABLE)
+        if not address:
+            return None
+        return Endpoint(
+            address=address,
+            token=self._token(),
+            ca_file=self.ca_file,
+            connect_timeout_s=CONNECT_S,
+            read_timeout_s=ANSWER_S,
+            service="controller",
         )
 
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -188,11 +227,18 @@ class LoaderConfig:
         """
         return tuple(agent.endpoint for agent in self.registry().look())
 
+    def ranks_here(self) -> int:
+        """Return the number of the job's ranks on this host, as torchrun tells it."""
+        said = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        return min(max(int(said), 1), self.world) if said.isdigit() else 1
+
     def threads(self) -> int:
         """Return the number of decoding threads."""
-        ranks_here = os.environ.get("LOCAL_WORLD_SIZE", "1")
-        share = max(int(ranks_here), 1) if ranks_here.isdigit() else 1
-        return self.workers or max(1, len(os.sched_getaffinity(0)) // share)
+        return self.workers or max(1, len(os.sched_getaffinity(0)) // self.ranks_here())
+
+    def _token(self) -> str | None:
+        token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
+        return token or None
 
 
 def config_of(options: dict[str, Any]) -> LoaderConfig:
@@ -226,6 +272,12 @@ def _require_integer(name: str, value: object) -> None:
     optional = name in ("epoch_samples", "workers")
     if isinstance(value, bool) or not (isinstance(value, int) or (optional and value is None)):
         raise ConfigError(f"{name}={value!r} must be an int, not {type(value).__name__}")
+
+
+def _require_weight(weight: object) -> None:
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not is_number or not 0 < weight < float("inf"):  # type: ignore[operator]
+        raise ConfigError(f"job_weight={weight!r} must be a positive number")
 
 
 def _require_at_least(name: str, value: int | None, least: int) -> None:

@@ -14,6 +14,7 @@ from headrace.client.config import LoaderConfig, config_of
 from headrace.client.counts import EpochSummary, EpochTally
 from headrace.client.machinery import Machinery, MachineryStatistics
 from headrace.client.position import Position
+from headrace.client.reporting.standing import ControlStatistics
 from headrace.client.sources import Urls, find_source, weights_of
 from headrace.client.steplog import StepLog
 from headrace.core.errors import CallerError
@@ -35,6 +36,8 @@ class LoaderStatistics:
 
     summary: EpochSummary
     background: MachineryStatistics
+    control: ControlStatistics | None = None
+    """How the job stands with its controller; None where there is none."""
 
 
 class Loader:
@@ -75,7 +78,7 @@ class Loader:
         self._tally = EpochTally(0)
         self._pass = 0
         self._handed_at: float | None = None
-        self._machinery.meet_agents(0)
+        self._machinery.meet(0)
 
     def __iter__(self) -> Iterator[Batch]:
         """Begin the next epoch, or go on in the one that a loaded state is in.
@@ -124,7 +127,7 @@ class Loader:
             ConfigError: it is another job's (datasets, pipeline, seed or batch size differ).
         """
         self._position.load(state)
-        self._machinery.meet_agents(self._position.step)
+        self._machinery.meet(self._position.step)
 
     def summary(self) -> EpochSummary:
         """Return what was delivered of the current epoch: counts, and replaced samples."""
@@ -138,6 +141,7 @@ class Loader:
             step_time_s=self._machinery.pace.read().step_time_s,
             summary=self.summary(),
             background=self._machinery.statistics(),
+            control=self._machinery.control(),
         )
 
     def explain(self) -> tuple[KindExplanation, ...]:
@@ -172,10 +176,10 @@ class Loader:
         worked_s = asked - self._handed_at if self._handed_at is not None else None
         self._log.asked(self._machinery)
         gathered = self._machinery.take(step)
-        self._machinery.pace.took(step, worked_s)
         self._handed_at = time.monotonic()
-        self._position.advance()
         batch, wait_s = gathered.batch, self._handed_at - asked
+        self._machinery.took(step, worked_s=worked_s, wait_s=wait_s, counts=gathered.counts)
+        self._position.advance()
         self._tally.add(gathered.counts, batch.replaced, wait_s)
         self._log.handed(gathered, wait_s)
         return batch

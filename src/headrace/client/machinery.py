@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 from headrace.client.accord import Accord
 from headrace.client.config import LoaderConfig
+from headrace.client.counts import Counts
 from headrace.client.crew import Crew
 from headrace.client.fleet import AgentStatistics, Fleet
 from headrace.client.gather import Gathered, Gatherer, Workshop
+from headrace.client.limiter import DirectLimiter
 from headrace.client.maker import Maker
 from headrace.client.memory import memory_for_batches
 from headrace.client.pace import Pace, Patience
 from headrace.client.prefetch import Prefetcher, PrefetchLimits, PrefetchStatistics
 from headrace.client.remote import RawFetch
+from headrace.client.reporting.reporter import JobShape, Reporter
+from headrace.client.reporting.standing import ControlStatistics
 from headrace.client.spotcheck import CheckStatistics, SpotChecks
 from headrace.client.tail import Tail
 from headrace.prepare.job import OpenJob
@@ -29,6 +33,9 @@ FETCHING_THREADS = 3
 
 JOIN_S = 5.0
 """Longest wait for a thread to end when a loader is closed [s]."""
+
+GOODBYE_S = 1.0
+"""Longest time that closing spends on telling the controller [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +69,14 @@ class Machinery:
         fetch_raw = RawFetch(
             job.spec.id, self._fleet, self.pace, rank=config.rank, world=config.world
         )
-        self._maker = Maker(job, self._targets, fetch_raw=fetch_raw, allowed_ops=allowed)
+        self._limiter = DirectLimiter()
+        self._maker = Maker(
+            job,
+            self._targets,
+            fetch_raw=fetch_raw,
+            limiter=self._limiter,
+            allowed_ops=allowed,
+        )
         self._checks = SpotChecks(
             config.check_every, crew=self._crew, maker=self._maker, fleet=self._fleet
         )
@@ -70,9 +84,13 @@ class Machinery:
         self._tail = Tail(job.program, memory)
         self._prefetcher: Prefetcher | None = None
         self._expected = -1
+        self._ready_steps = 0
+        self._reporter = self._new_reporter()
 
-    def meet_agents(self, step: int) -> None:
-        """Register the job with all agents, so that they prepare from ``step`` on."""
+    def meet(self, step: int) -> None:
+        """Tell controller and agents of the job, so that they prepare from ``step`` on."""
+        if self._reporter is not None:
+            self._reporter.start(step)
         self._fleet.start(step, require=self._config.require_agents)
 
     def aim(self, step: int) -> None:
@@ -88,6 +106,7 @@ class Machinery:
         """Wait for a step and hand it over; an error ends the prefetching."""
         self.aim(step)
         assert self._prefetcher is not None
+        self._ready_steps = self._prefetcher.ready_nowait()
         self._expected = -1  # until the step is here: an interrupt may come after it was taken
         try:
             gathered = self._prefetcher.take(step, self._config.timeout_s)
@@ -96,6 +115,18 @@ class Machinery:
             raise
         self._expected = step + 1
         return gathered
+
+    def took(self, step: int, *, worked_s: float | None, wait_s: float, counts: Counts) -> None:
+        """Note that the loop has a step, after its work on the one before and a wait for this."""
+        self.pace.took(step, worked_s)
+        if self._reporter is not None:
+            self._reporter.note(
+                step=step, wait_s=wait_s, ready_steps=self._ready_steps, counts=counts
+            )
+
+    def control(self) -> ControlStatistics | None:
+        """Describe how the job and its controller stand; None without one."""
+        return None if self._reporter is None else self._reporter.statistics()
 
     def statistics(self) -> MachineryStatistics:
         """Describe what goes on now."""
@@ -116,7 +147,10 @@ class Machinery:
         """Stop all threads and wait for them, a few seconds at most."""
         if self._prefetcher is not None:
             self._prefetcher.stop()
+        self._limiter.close()
         self._crew.close(JOIN_S)
+        if self._reporter is not None:
+            self._reporter.close(GOODBYE_S)
         self._fleet.close(JOIN_S)
         self._stop_prefetching()
 
@@ -153,6 +187,31 @@ class Machinery:
             timeout_s=config.timeout_s,
             closed=prefetcher.stopped,
         )
+
+    def _new_reporter(self) -> Reporter | None:
+        config = self._config
+        endpoint = config.controller_endpoint()
+        if endpoint is None:
+            return None
+        shape = JobShape(
+            rank=config.rank,
+            world=config.world,
+            ranks_here=config.ranks_here(),
+            title=config.job_title,
+            weight=config.job_weight,
+        )
+        return Reporter(
+            self._job,
+            endpoint,
+            shape,
+            pace=self.pace,
+            limiter=self._limiter,
+            queue_capacity=self._queue_capacity,
+        )
+
+    def _queue_capacity(self) -> int:
+        prefetcher = self._prefetcher
+        return self._config.prefetch_steps if prefetcher is None else prefetcher.capacity()
 
     def _threads(self) -> int:
         """Return how many steps are made at once: enough to keep agents, or the crew, busy."""

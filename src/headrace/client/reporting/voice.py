@@ -1,0 +1,179 @@
+"""One process's part in reporting for its host: it speaks to the controller, or to who does."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from headrace.client.reporting.figures import Figures, later
+from headrace.client.reporting.hostname import host_name
+from headrace.client.reporting.link import ControllerLink
+from headrace.client.reporting.origins import Origins
+from headrace.client.reporting.report import health_report
+from headrace.client.reporting.seat import Seat, Sent
+from headrace.client.reporting.tally import Sum, Tally
+from headrace.client.reporting.words import Goodbye, Word, pack, unpack
+from headrace.core.media import TierName
+from headrace.wire.control import HealthAnswer, JobAnnounced
+from headrace.wire.endpoint import Endpoint
+
+KEEP_ALIVE_S = 15.0
+"""A job that trains nothing for so long says that it is still there [s]."""
+
+SELF = ""
+"""This process's own name among those that its host's speaker hears."""
+
+_SHORTEST_S = 1e-3
+
+Announce: TypeAlias = Callable[[str, str, int], JobAnnounced]
+"""Makes the announcement from the host, its boot, and the iterations that are done."""
+
+
+class Voice:
+    """For the reporting thread. Nothing waits but the questions to the controller."""
+
+    def __init__(
+        self, job: str, endpoint: Endpoint, announce: Announce, *, ranks: int, now: float
+    ) -> None:
+        self.host = host_name()
+        self.word = Word(
+            boot=secrets.token_hex(8),
+            iteration=-1,
+            ranks=ranks,
+            tier=Origins().direct,
+            answer=None,
+            answered_at=0.0,
+            away=False,
+        )
+        """What is known, by whoever speaks."""
+
+        self._seat = Seat(job)
+        self._link = ControllerLink(endpoint, job, lambda: self._announcement(announce))
+        self._tally = Tally(ranks)
+        self._origins = Origins()
+        self._unsent: Figures | None = None
+        self._taken_at = self._spoke_at = now
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this process speaks for its host."""
+        return self._seat.speaks
+
+    def fileno(self) -> int:
+        """Return the descriptor on which other ranks are heard; it changes when a rank rises."""
+        return self._seat.fileno()
+
+    def due_in(self, now: float) -> float:
+        """Return the longest time until the next ``turn`` [s]."""
+        if not self.speaks:
+            return KEEP_ALIVE_S
+        report_s = self._tally.due_in(now)
+        silence_s = max(self._spoke_at + KEEP_ALIVE_S - now, self._link.try_in_s, 0.0)
+        return silence_s if report_s is None else report_s
+
+    def announce(self, now: float) -> None:
+        """Announce the job, if this process is the one who does."""
+        if self.speaks:
+            self._answered(self._link.announce(), now)
+
+    def say(self, figures: Figures, now: float) -> None:
+        """Report this rank's figures, or pass them on to who reports."""
+        figures, self._unsent = later(self._unsent, figures), None
+        if self.speaks or self._tell_speaker(figures) == "nobody":
+            self._tally.add(SELF, figures, now)
+
+    def hear(self, now: float) -> None:
+        """Take what other processes of the host have said."""
+        for sender, data in self._seat.heard():
+            match unpack(data):
+                case Figures() as figures if self.speaks:
+                    self._tally.add(sender, figures, now)
+                case Goodbye() if self.speaks:
+                    self._tally.remove(sender)
+                case Word() as word if not self.speaks:
+                    self.word = word
+                case _:
+                    pass  # it was meant for who had the name before
+
+    def turn(self, now: float) -> None:
+        """Do what is due: a report, or a sign of life."""
+        if not self.speaks or self.due_in(now) > 0:
+            return
+        if self._tally.due_in(now) is None:
+            self.announce(now)
+        else:
+            self._report(self._tally.take(now), now)
+
+    def leave(self) -> None:
+        """Let another rank of the host go on reporting; the last one says that the host is done."""
+        if not self.speaks and self._seat.tell_speaker(pack(Goodbye())) == "nobody":
+            self._seat.try_take()
+        self._tally.remove(SELF)
+        is_last = self.speaks and not self._tally.ranks
+        self._seat.close()
+        if is_last:
+            self._link.leave(self.host)
+
+    def close(self) -> None:
+        """Let go of the name and the connection."""
+        self._seat.close()
+        self._link.close()
+
+    def _tell_speaker(self, figures: Figures) -> Sent:
+        """Send to who speaks; ``nobody`` means that this process does, from now on."""
+        message = pack(figures)
+        sent = self._seat.tell_speaker(message)
+        if sent == "nobody" and self._seat.try_take():
+            self._tally.expected = self.word.ranks
+            return sent
+        if sent == "nobody":  # another one was faster
+            sent = self._seat.tell_speaker(message)
+        if sent != "sent":
+            self._unsent = figures
+        return "busy" if sent == "nobody" else sent
+
+    def _report(self, total: Sum, now: float) -> None:
+        figures = total.figures
+        self._origins.note(figures)
+        iteration = max(figures.iteration, self.word.iteration + 1)
+        report = health_report(
+            msgspec.structs.replace(figures, iteration=iteration),
+            self._origins,
+            host=self.host,
+            boot=self.word.boot,
+            ranks=total.ranks,
+            interval_s=max(now - self._taken_at, _SHORTEST_S),
+        )
+        self._taken_at = now
+        answer = self._link.report(report)
+        self._answered(answer, now, iteration=iteration, ranks=self._tally.ranks)
+
+    def _answered(
+        self,
+        answer: HealthAnswer | None,
+        now: float,
+        *,
+        iteration: int | None = None,
+        ranks: int | None = None,
+    ) -> None:
+        """Keep what the controller said, and hand it on to the host's other ranks."""
+        self._spoke_at = now
+        old = self.word
+        self.word = Word(
+            boot=old.boot,
+            iteration=old.iteration if iteration is None else iteration,
+            ranks=max(ranks or old.ranks, 1),
+            tier=TierName(self._origins.direct),
+            answer=old.answer if answer is None else answer,
+            answered_at=old.answered_at if answer is None else now,
+            away=self._link.away,
+        )
+        for name in self._tally.names:
+            if name != SELF and self._seat.tell(name, pack(self.word)) == "nobody":
+                self._tally.remove(name)
+
+    def _announcement(self, announce: Announce) -> JobAnnounced:
+        return announce(self.host, self.word.boot, self.word.iteration + 1)
