@@ -91,7 +91,7 @@ class DiagnosisLimits:
     steady_latency: float = 0.2
     """By this part thrash is less sure where the latency does not swing with the hits."""
 
-    shallow: Ramp = Ramp(none=70.0, sure=40.0)
+    shallow: Ramp = Ramp(none=80.0, sure=60.0)
     """Score of the queue alone that is low."""
 
     low_for: Ramp = Ramp(none=0.0, sure=3.0)
