@@ -12,6 +12,7 @@ from headrace.cli.running import run_command
 
 VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
+    "controller": ("headrace.cli.controller", "Give bandwidth to the jobs that would wait."),
     "demo": ("headrace.cli.demo", "Train on one machine, without and with headrace, and compare."),
     "devhdfs": ("headrace.cli.devhdfs", "Run a real HDFS on this machine, for development."),
     "explain": ("headrace.cli.explain", "Show what each op costs and where it will run."),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.core.media import Media, TierName
 from headrace.policy.reservation.events import Diagnosed, SetBurstRate, SetQuota
+from headrace.policy.reservation.snapshot import Snapshot
 from headrace.wire.control import TierOffer
 
 UNDIAGNOSED = Diagnosed(
@@ -43,6 +44,18 @@ class Standing:
     diagnoses: dict[str, Diagnosed] = field(default_factory=dict)
     bursts: dict[tuple[str, str], SetBurstRate] = field(default_factory=dict)
     reordering: set[str] = field(default_factory=set)
+
+    def look_at(self, snapshot: Snapshot) -> None:
+        """Bring scores up to date, which change more often than the policy tells."""
+        for job, state in snapshot.jobs.items():
+            if job in self.diagnoses:
+                self.diagnoses[job] = Diagnosed(
+                    job=job,
+                    score=state.score,
+                    level=state.level,
+                    mode=state.mode,
+                    reason=state.reason,
+                )
 
     def quota(self, job: str, tier: TierName) -> float:
         """Return a job's quota; 0 where none was set [B/s]."""

@@ -230,6 +230,7 @@ class Steward:
             self.journal.drop("agent", name)
         self.agents.let_go(now, self.limits.job_silent_s)
         self._tell(Tick())
+        self.books.standing.look_at(self.arbiter.snapshot())
         self._divide()
 
     # A restart
