@@ -1,4 +1,4 @@
-"""Health: a full queue is well, an empty one is critical, and no indicator improves by worsening."""
+"""Health: a full queue is well, an empty one is critical, worse never scores better."""
 
 from __future__ import annotations
 

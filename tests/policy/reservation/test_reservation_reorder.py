@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,7 +54,7 @@ def test_it_changes_at_most_once_in_four_iterations(trace: list[tuple[float, flo
     reordering = Reordering()
     decisions = [reordering.observe(score, hdd_share=share) for score, share in trace]
     at = [number for number, decision in enumerate(decisions) if decision.changed]
-    assert all(later - earlier >= 4 for earlier, later in zip(at, at[1:], strict=False))
+    assert all(later - earlier >= 4 for earlier, later in pairwise(at))
     assert all(bool(decision.reason) == decision.changed for decision in decisions)
 
 
