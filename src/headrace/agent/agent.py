@@ -14,12 +14,14 @@ import msgspec
 import uvloop
 
 from headrace.agent.config import AgentConfig
+from headrace.agent.controlling import Controlling, HostLoad
 from headrace.agent.engine import Engine
 from headrace.agent.guarding import CpuWatch
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
 from headrace.agent.storages import warn_of_unreachable
 from headrace.core.errors import HeadraceError
+from headrace.wire.connection import Connection
 from headrace.wire.listening import (
     Listen,
     TlsFiles,
@@ -68,6 +70,7 @@ class Agent:
                 statistics=self.statistics,
                 weight=lambda: self._watch.weight,
             )
+            self._controlling = self._link(opened)
             self._opened = opened.pop_all()
         self._began = self.engine.clock.now()
         self._stop = asyncio.Event()
@@ -129,6 +132,8 @@ class Agent:
                     group.create_task(warn_of_unreachable(self.config.storages)),
                     group.create_task(self._follow(parent)),
                 ]
+                if self._controlling is not None:
+                    background.append(group.create_task(self._controlling.run()))
                 await wait_started(servers)
                 try:
                     on_ready(self.ready_message())
@@ -174,6 +179,27 @@ class Agent:
             cpu_capacity_cores=cpu.reading.capacity_cores,
             cpu_others_cores=cpu.reading.others_cores,
             cpu_own_cores=cpu.reading.own_cores,
+            tiers={tier.name: tier.bytes_per_s for tier in self.config.tiers},
+            use=engine.usage.totals(),
+            quotas=engine.quotas(),
+            controller_away=self._controlling.away if self._controlling else "",
+        )
+
+    def _link(self, opened: ExitStack) -> Controlling | None:
+        if self.config.controller is None:
+            return None
+        caller = Connection(self.config.controller)
+        opened.callback(caller.close)
+        return Controlling(
+            self.engine, self.config, address=self.address, load=self._load, caller=caller
+        )
+
+    def _load(self) -> HostLoad:
+        reading = self._watch.reading
+        used_cores = reading.others_cores + reading.own_cores
+        return HostLoad(
+            cpu_share=min(used_cores / reading.capacity_cores, 1.0),
+            transforming=self._watch.decision.transform,
         )
 
     async def _keep_house(self) -> None:

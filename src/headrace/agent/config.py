@@ -12,6 +12,7 @@ from headrace.agent.hosts import own_hosts
 from headrace.agent.tiers import Tier
 from headrace.core.errors import ConfigError
 from headrace.policy.guard import GuardLimits
+from headrace.wire.endpoint import Endpoint
 from headrace.wire.listening import Listen, TlsFiles
 
 WORKERS_PER_CPU = 16
@@ -33,6 +34,9 @@ class AgentConfig:
 
     tiers: tuple[Tier, ...] = ()
     """Tiers of storage beside this agent, whose bandwidth jobs may be held to parts of."""
+
+    controller: Endpoint | None = None
+    """Who orders the quotas; None: nobody, and nothing is limited."""
 
     burst_s: float = 0.25
     """A job's quota that it did not use for this long is saved up, and no more [s]."""

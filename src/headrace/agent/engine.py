@@ -120,6 +120,8 @@ class Engine:
         self.tiers = Tiers(config.tiers)
         self._cache_tier = self.tiers.of_cache(str(config.cache or ""))
         self.usage = Usage()
+        self.reordered: frozenset[str] = frozenset()
+        """Jobs whose upcoming reads are to be merged into sequential runs."""
         self.bytes_sent = 0
         self.placed = 0
         """Samples started of which it is known who holds them."""
@@ -309,6 +311,10 @@ class Engine:
     def set_quotas(self, quotas: Mapping[str, Mapping[TierName, float]]) -> None:
         """Hold each job to these quotas from now on, and those that are not named to none [B/s]."""
         self.handle(QuotasChanged(quotas=quotas))
+
+    def set_reordering(self, jobs: frozenset[str]) -> None:
+        """Merge the upcoming reads of these and no other jobs into sequential runs."""
+        self.reordered = jobs
 
     def quotas(self) -> dict[str, dict[TierName, float]]:
         """Return the quotas in force: job → tier → bandwidth [B/s]."""

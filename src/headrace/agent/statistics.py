@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.wire.control import JobUse
+
 
 class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of ``GET /v1/statistics``: counts since the start, levels now."""
@@ -55,3 +57,15 @@ class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
     cpu_capacity_cores: float
     cpu_others_cores: float
     cpu_own_cores: float
+    tiers: dict[str, float]
+    """Configured tier → what it can be relied on to give [B/s]."""
+
+    use: dict[str, JobUse]
+    """Job → what it read of each tier since it came, how long its reads waited for its quota and
+    how long they took, and what it was sent; a link's reads are the frames that it carried."""
+
+    quotas: dict[str, dict[str, float]]
+    """Job → tier → quota in force [B/s]; who is not named is not limited."""
+
+    controller_away: str
+    """Why no orders of the controller are heard; empty when they are, or none is configured."""

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from headrace.cli.sizes import ByteSize
+from headrace.cli.tiers import FORM, TierForm
 from headrace.core.errors import ConfigError, NotFoundError
 from headrace.core.keys import key_hint
 
@@ -22,17 +23,21 @@ if TYPE_CHECKING:
     from headrace.agent.agent import ReadyMessage
     from headrace.agent.config import AgentConfig
     from headrace.agent.cpu import CpuScope
+    from headrace.agent.tiers import Tier
+    from headrace.wire.endpoint import Endpoint
 
 RESUME_RATIO = 0.875
 """Transforms come back below this part of the threshold (0.8 → 0.7)."""
 
 _FILE = click.Path(path_type=Path)
 
-_LISTS = ("root", "storage", "host", "allow-op")
+_LISTS = ("root", "storage", "tier", "host", "allow-op")
 _TEXTS = (
     "listen",
     "unix",
     "token-file",
+    "controller",
+    "controller-ca",
     "tls-cert",
     "tls-key",
     "cache",
@@ -49,6 +54,9 @@ class Given:
 
     root: tuple[Path, ...]
     storage: tuple[str, ...]
+    tier: tuple[Tier, ...]
+    controller: str | None
+    controller_ca: Path | None
     host: tuple[str, ...]
     listen: str
     unix: Path | None
@@ -126,6 +134,20 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     metavar="URL",
     help="Folder of a remote store to serve, as jobs name it (hdfs://…); repeatable.",
 )
+@click.option(
+    "--tier",
+    multiple=True,
+    type=TierForm(),
+    metavar=FORM,
+    help="Tier of storage (MEDIA ssd or hdd), what it can be relied on to read, and the roots or "
+    "stores on it, as in hdd:150MB/s:/data; link:RATE is what samples leave by. Repeatable.",
+)
+@click.option(
+    "--controller",
+    metavar="URL",
+    help="Reports there what jobs read, and holds them to the quotas that it orders.",
+)
+@click.option("--controller-ca", type=_FILE, help="Certificates to trust for it, PEM.")
 @click.option(
     "--host",
     multiple=True,
@@ -212,6 +234,7 @@ def command(**given: Any) -> None:
       headrace agent --storage hdfs://namenode:8020/data --listen 0.0.0.0:7411
       headrace agent --root /data --listen 0.0.0.0:7411 --unix /run/headrace.sock \\
           --tls-cert agent.pem --tls-key agent.key --memory 8GiB
+      headrace agent --root /data --tier hdd:150MB/s --controller http://head:7410
     """  # noqa: D301 - click reads the lone \b
     from headrace.agent.agent import run_agent
 
@@ -243,7 +266,9 @@ def _config(options: Given) -> AgentConfig:
     return AgentConfig(
         roots=options.root,
         storages=options.storage,
-        token=load_token(options.token_file),
+        token=(token := load_token(options.token_file)),
+        tiers=options.tier,
+        controller=_controller(options, token),
         listen=Listen.parse(options.listen),
         unix_path=options.unix.absolute() if options.unix else None,
         tls=_tls(options),
@@ -261,6 +286,21 @@ def _config(options: Given) -> AgentConfig:
         ),
         **{name: value for name, value in chosen.items() if value is not None},
     )
+
+
+def _controller(options: Given, token: str) -> Endpoint | None:
+    from headrace.agent.controlling import controller_at
+
+    if options.controller is None:
+        return None
+    if not any(tier.media != "link" for tier in options.tier):
+        click.echo(
+            "headrace: without --tier the controller does not know what this host's storage can "
+            "give, and divides nothing of it",
+            err=True,
+        )
+    ca_file = str(options.controller_ca) if options.controller_ca else None
+    return controller_at(options.controller, token, ca_file)
 
 
 def _tls(options: Given) -> Any:
