@@ -147,6 +147,11 @@ class ElasticPool:
         return sum(loan.bytes_per_s for loan in self._loans.values())
 
     @property
+    def _least(self) -> float:
+        """Smallest loan [B/s]."""
+        return self._limits.least_share * self.size
+
+    @property
     def loans(self) -> Sequence[Loan]:
         """Open loans, oldest first."""
         return tuple(self._loans.values())
@@ -208,7 +213,7 @@ class ElasticPool:
         holders = {ask.job: ask for ask in asks if ask.job in self._loans}
         if not queue:
             return [], []
-        fair = self.size / (len(queue) + len(self._loans))
+        fair = max(self.size / (len(queue) + len(self._loans)), self._least)
         ended = self._end_beyond(fair, queue, holders, now)
         queue = self._queue(
             [*queue, *(holders[e.loan.job] for e in ended if e.loan.job in holders)]
@@ -244,11 +249,10 @@ class ElasticPool:
     def _amounts(self, queue: Sequence[Ask], fair: float) -> list[float]:
         """Return what each gets: its fair part in order, then what is left over in order."""
         free = max(self.size - self.lent, 0.0)
-        least = self._limits.least_share * self.size
         amounts = []
         for ask in queue:
-            amount = min(ask.bytes_per_s, max(fair, least), free)
-            amounts.append(amount if amount >= min(least, ask.bytes_per_s) else 0.0)
+            amount = min(ask.bytes_per_s, fair, free)
+            amounts.append(amount if amount >= min(self._least, ask.bytes_per_s) else 0.0)
             free -= amounts[-1]
         for i, ask in enumerate(queue):
             more = min(ask.bytes_per_s - amounts[i], free) if amounts[i] else 0.0
