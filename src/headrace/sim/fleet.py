@@ -69,6 +69,10 @@ class Fleet:
         self.asked[job] = begun + step_s
         return step_s
 
+    def next_bytes(self, job: int) -> float:
+        """Return the size of a job's next batch [bytes]."""
+        return self.batches[job].ahead(self.step[job], 1)[0]
+
     def ready_batches(self, job: int, fetched: float) -> int:
         """Return how many whole batches lie in the queue once so many bytes were fetched."""
         return self.batches[job].complete(fetched + ROUNDING, from_step=self.step[job])

@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +113,7 @@ class Batches:
         self.epoch_bytes = float(self._sizes.mean()) * self.steps_per_epoch * spec.batch_size
         """Mean bytes of one epoch [bytes]."""
         self._ends = array("d", [0.0])
+        self._bytes = array("d")
 
     def end(self, step: int) -> float:
         """Return the bytes of all batches up to and including ``step``; 0 for step -1."""
@@ -123,16 +123,15 @@ class Batches:
 
     def complete(self, nbytes: float, *, from_step: int) -> int:
         """Return how many batches from ``from_step`` on are whole within the first ``nbytes``."""
-        self.end(from_step)
-        while self._ends[-1] <= nbytes:
+        while self._ends[-1] <= nbytes or from_step >= len(self._bytes):
             self._extend()
-        return max(0, bisect_right(self._ends, nbytes, lo=from_step) - 1 - from_step)
+        return max(0, bisect_right(self._ends, nbytes, from_step) - 1 - from_step)
 
     def ahead(self, step: int, count: int) -> tuple[float, ...]:
         """Return the bytes of ``count`` batches from ``step`` on [bytes]."""
-        self.end(step + count)
-        ends = self._ends[step : step + count + 1]
-        return tuple(after - before for before, after in pairwise(ends))
+        while step + count > len(self._bytes):
+            self._extend()
+        return tuple(self._bytes[step : step + count])
 
     def _extend(self) -> None:
         """Compute the next stretch of steps of an epoch, from the schedule itself."""
@@ -142,6 +141,7 @@ class Batches:
         steps = min(_STEPS_AT_ONCE, self.steps_per_epoch - step)
         sizes = self._sizes[samples[: steps * self._batch_size]]
         sums = sizes.reshape(steps, self._batch_size).sum(axis=1)
+        self._bytes.extend(sums.tolist())
         self._ends.extend((self._ends[-1] + np.cumsum(sums)).tolist())
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +36,7 @@ class Flow:
     """Which resource the cores are."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """Means over what one job read since its last report."""
 
     nbytes: float
@@ -93,18 +93,18 @@ class Meter:
         nbytes, latency, square, queued, throttled, cores, hits = self._sums[:, job].tolist()
         before = self._last[job]
         if nbytes <= 0.0 and before is not None:
-            return replace(before, nbytes=0.0)
+            return before._replace(nbytes=0.0)
         self._sums[:, job] = 0.0
-        whole = max(latency, 1e-12)
-        mean = latency / max(nbytes, 1.0)
+        whole, amount = max(latency, 1e-12), max(nbytes, 1.0)
+        mean = latency / amount
         measured = Measured(
-            nbytes=nbytes,
-            latency_s=mean,
-            variation=max(0.0, square / max(nbytes, 1.0) / max(mean * mean, 1e-18) - 1.0),
-            queue_share=queued / whole,
-            throttled_share=throttled / whole,
-            transform_s=cores / max(nbytes, 1.0),
-            hit_rate=hits / max(nbytes, 1.0),
+            nbytes,
+            mean,
+            max(0.0, square / amount / max(mean * mean, 1e-18) - 1.0),
+            queued / whole,
+            throttled / whole,
+            cores / amount,
+            hits / amount,
         )
         self._last[job] = measured
         return measured

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 from headrace.core.media import TierName
 from headrace.policy.reservation.events import HealthReported, Indicators, JobJoined
@@ -18,12 +18,13 @@ HOST = "host"
 UPCOMING = 8
 """Batches whose sizes are reported ahead."""
 
-_READS_MEASURED = 32
+_SAMPLING = 1.0 / sqrt(32.0)
+"""Error of a mean over the last reads that are measured."""
+
 _SERVICE_VARIATION = 0.2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asking:
+class Asking(NamedTuple):
     """A job's next batch being asked for, and got."""
 
     job: int
@@ -43,6 +44,11 @@ class Observer:
         ]
         self._step_s = [job.step_time_s for job in fleet.jobs]
         self._reported_s = [job.begins_at_s for job in fleet.jobs]
+        self._fast, self._slow = paths.tiers[paths.fast], paths.tiers[paths.slow]
+        self._service_s = [
+            (paths.service_on(number, paths.fast), paths.service_on(number, paths.slow))
+            for number in range(len(fleet.jobs))
+        ]
         self._cpu_s = [job.cpu_s_per_byte * job.request_bytes for job in fleet.jobs]
 
     def joined(self, job: int, now: float) -> JobJoined:
@@ -96,27 +102,23 @@ class Observer:
     def _sampled_latency(self, job: int, measured: Measured) -> tuple[float, float]:
         """Return mean and coefficient of variation as a few reads show them."""
         spread = sqrt(self._spread(job, measured) + measured.variation)
-        normal = self._chance[job].draw()
-        error = max(-0.5, min(0.5, spread / sqrt(_READS_MEASURED) * normal))
+        error = spread * _SAMPLING * self._chance[job].draw()
+        error = max(-0.5, min(0.5, error))
         return measured.latency_s * (1.0 + error), spread * (1.0 - 0.5 * error)
 
     def _spread(self, job: int, measured: Measured) -> float:
         """Return the squared variation of single reads: two tiers, and what one device varies."""
-        hit = measured.hit_rate
-        fast = self._paths.service_on(job, self._paths.fast)
-        slow = self._paths.service_on(job, self._paths.slow)
+        hit, (fast, slow) = measured.hit_rate, self._service_s[job]
         mean = hit * fast + (1.0 - hit) * slow
-        apart = hit * (1.0 - hit) * (slow - fast) ** 2 / max(mean * mean, 1e-18)
-        alone = (mean / max(measured.latency_s, mean, 1e-9)) ** 2
+        apart = hit * (1.0 - hit) * (slow - fast) ** 2 / (mean * mean)
+        alone = (mean / max(measured.latency_s, mean)) ** 2
         return (apart + _SERVICE_VARIATION) * alone + 0.5 * (1.0 - alone) * measured.queue_share
 
     def _split(self, job: int, hit_rate: float) -> dict[TierName, float]:
-        plan, paths = self._fleet.jobs[job], self._paths
-        tiers = paths.tiers
-        if not plan.cached:
-            split = {tiers[paths.slow]: 1.0}
-        else:
-            split = {tiers[paths.fast]: hit_rate, tiers[paths.slow]: 1.0 - hit_rate}
+        plan = self._fleet.jobs[job]
+        split = {self._slow: 1.0}
+        if plan.cached:
+            split = {self._fast: hit_rate, self._slow: 1.0 - hit_rate}
         if plan.link is not None:
             split[plan.link] = 1.0
         return split

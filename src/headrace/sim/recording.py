@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ class Recording:
     iteration: npt.NDArray[np.int32]
     """Counted since the job's last start."""
 
-    mode: npt.NDArray[np.int8]
+    mode: npt.NDArray[np.int32]
     """Ground truth, as an index into ``episode.MODES``."""
 
     nbytes: Floats
@@ -69,11 +69,27 @@ class Recording:
     """How late each checkpoint was done; 0 is in time [s]."""
 
 
+_ROW = struct.Struct("<idd?diidd")
+_COLUMNS = np.dtype(
+    [
+        ("job", "<i4"),
+        ("begun_s", "<f8"),
+        ("wait_s", "<f8"),
+        ("failed", "?"),
+        ("step_s", "<f8"),
+        ("iteration", "<i4"),
+        ("mode", "<i4"),
+        ("nbytes", "<f8"),
+        ("hit_rate", "<f8"),
+    ]
+)
+
+
 class Tape:
-    """Takes in what happens, in the order in which it happens."""
+    """Takes in what happens, in the order in which it happens; 53 bytes an iteration."""
 
     def __init__(self) -> None:
-        self._columns: tuple[array[Any], ...] = tuple(array(code) for code in _TYPES)
+        self._rows = bytearray()
         self.actions: list[tuple[float, Action]] = []
         """(time, decision), without changes of quotas."""
         self.quota_changes = 0
@@ -82,18 +98,10 @@ class Tape:
 
     def add(self, row: tuple[int, float, float, bool, float, int, int, float, float]) -> None:
         """Append one iteration, in the order of ``Recording``'s columns."""
-        for column, value in zip(self._columns, row, strict=True):
-            column.append(value)
+        self._rows += _ROW.pack(*row)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the iterations as arrays, by begin."""
-        arrays = [
-            np.array(column, dtype=kind) for column, kind in zip(self._columns, _KINDS, strict=True)
-        ]
-        order = np.argsort(arrays[1], kind="stable")
-        return {name: rows[order] for name, rows in zip(_NAMES, arrays, strict=True)}
-
-
-_NAMES = ("job", "begun_s", "wait_s", "failed", "step_s", "iteration", "mode", "nbytes", "hit_rate")
-_TYPES = "iddbdibdd"
-_KINDS = ("i4", "f8", "f8", "?", "f8", "i4", "i1", "f8", "f8")
+        rows = np.frombuffer(self._rows, dtype=_COLUMNS)
+        order = np.argsort(rows["begun_s"], kind="stable")
+        return {name: rows[name][order] for name in _COLUMNS.names or ()}

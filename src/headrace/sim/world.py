@@ -130,24 +130,22 @@ class World:
         for job in np.flatnonzero(able).tolist():
             had, has = float(before[job]), float(fleet.fetched[job])
             pace = (has - had) / self._quantum_s
-            while fleet.asked[job] <= end and has >= (needed := float(fleet.needed[job])):
+            while (asked := float(fleet.asked[job])) <= end:
+                needed = float(fleet.needed[job])
+                if has < needed:
+                    break
                 ready = now if had >= needed else now + (needed - had) / pace
-                asked = float(fleet.asked[job])
-                at_ask = min(has, had + pace * max(0.0, asked - now))
-                depth = fleet.ready_batches(job, at_ask)
-                self._begin_step(
-                    Asking(job=job, asked_s=asked, begun_s=max(asked, ready), depth=depth)
-                )
+                depth = fleet.ready_batches(job, min(has, had + pace * max(0.0, asked - now)))
+                self._begin_step(Asking(job, asked, max(asked, ready), depth))
 
     def _begin_step(self, asking: Asking) -> None:
-        fleet, job, begun = self._fleet, asking.job, asking.begun_s
-        step = fleet.step[job]
-        nbytes = fleet.batches[job].end(step) - fleet.batches[job].end(step - 1)
+        fleet, (job, asked, begun, _) = self._fleet, asking
+        nbytes = fleet.next_bytes(job)
         step_s = fleet.begin_step(job, begun)
         measured = self._plant.meter.take(job)
         iteration = fleet.iteration[job] - 1
         mode = self._mishaps.mode(job, iteration, begun)
-        wait = begun - asking.asked_s
+        wait = begun - asked
         self._governor.tape.add(
             (job, begun, wait, wait > 0, step_s, iteration, mode, nbytes, measured.hit_rate)
         )
