@@ -200,13 +200,13 @@ anything = st.builds(
     indicators,
     iteration=st.integers(0, 1000),
     queue_depth=st.floats(0, 8),
-    io_latency_s=st.floats(0, 1e6),
+    io_latency_s=st.floats(0, 1e18),
     queue_share=shares,
     throttled_share=shares,
     hit_rate=shares,
     transform_share=shares,
-    nic_bytes_per_s=st.floats(0, 1e12),
-    read_bytes_per_s=st.floats(0, 1e12),
+    nic_bytes_per_s=st.floats(0, 1e18),
+    read_bytes_per_s=st.floats(0, 1e18),
 )
 
 

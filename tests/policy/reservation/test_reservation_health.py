@@ -212,6 +212,8 @@ def test_shares_above_1_and_wrong_parts_of_a_split_are_refused() -> None:
         HealthTracker().observe(indicators(queue_share=1.5))
     with pytest.raises(ReportError, match=r"split\.hdd=nan"):
         HealthTracker().observe(indicators(split={"hdd": float("nan")}))  # type: ignore[arg-type]
+    with pytest.raises(ReportError, match=r"nic_bytes_per_s=1e\+300 must be at most"):
+        HealthTracker().observe(indicators(nic_bytes_per_s=1e300))
     with pytest.raises(ReportError, match="upcoming_bytes=-1"):
         HealthTracker().observe(indicators(upcoming_bytes=(1.0, -1.0)))  # type: ignore[arg-type]
 

@@ -19,11 +19,14 @@ _AMOUNTS = (
     "nic_bytes_per_s",
     "read_bytes_per_s",
 )
+_MOST = 1e18
+"""No amount of bytes or seconds is more; keeps squares and sums finite."""
+
 _SHARES = ("queue_share", "throttled_share", "hit_rate", "transform_share")
 
 
 def check_indicators(indicators: Indicators) -> None:
-    """Return if every figure is finite, not negative, and every share at most 1.
+    """Return if every figure is finite, neither negative nor absurd, and every share at most 1.
 
     Raises:
         ReportError: One is not; the message names the first and its value.
@@ -57,6 +60,7 @@ def _looks_true(i: Indicators) -> bool:
     return (
         isfinite(sum(amounts) + sum(shares))
         and min(amounts) >= 0
+        and max(amounts) <= _MOST
         and min(shares) >= 0
         and max(shares) <= 1
     )
@@ -73,6 +77,9 @@ def _refuse(indicators: Indicators) -> None:
     for name, value in shares:
         if value > 1:
             raise _wrong(name, value, "lie in 0 to 1")
+    for name, value in amounts:
+        if value > _MOST:
+            raise _wrong(name, value, f"be at most {_MOST:g}")
 
 
 def _wrong(name: str, value: float, rule: str) -> ReportError:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import sqrt
+from operator import mul
 
 from headrace.policy.reservation.events import Indicators
 from headrace.policy.reservation.health import Health, filled
@@ -14,6 +14,7 @@ from headrace.policy.reservation.usual import Usual
 
 _RISING = 0.02
 _SHALLOW = 0.5
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,18 +145,18 @@ def queued_share(indicators: Indicators) -> float:
     return min(1.0, indicators.queue_share / left) if left > 0 else 0.0
 
 
-def _moments(values: Sequence[float] | deque[float]) -> tuple[float, float]:
+def _moments(values: deque[float]) -> tuple[float, float]:
     """Return mean and variance."""
     mean = sum(values) / len(values)
-    return mean, sum((value - mean) ** 2 for value in values) / len(values)
+    return mean, max(0.0, sum(map(mul, values, values)) / len(values) - mean * mean)
 
 
 def _correlation(left: deque[float], right: deque[float]) -> float:
-    """Return Pearson's correlation; 0 where either does not vary."""
+    """Return Pearson's correlation; 0 where either does not vary, but for rounding."""
     left_mean, left_variance = _moments(left)
     right_mean, right_variance = _moments(right)
-    scale = sqrt(left_variance * right_variance) * len(left)
-    if scale == 0:
+    scale = sqrt(left_variance) * sqrt(right_variance)
+    if scale <= _ROUNDING * (left_mean * right_mean):
         return 0.0
-    pairs = zip(left, right, strict=True)
-    return sum((a - left_mean) * (b - right_mean) for a, b in pairs) / scale
+    covariance = sum(map(mul, left, right)) / len(left) - left_mean * right_mean
+    return min(1.0, max(-1.0, covariance / scale))

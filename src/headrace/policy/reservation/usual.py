@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+MOST_RATIO = 1e6
+"""A figure may be near 0 once and usual later; what is more than this is not told apart."""
+
 
 class Usual:
     """Learns one figure from iterations that went well, in O(1) memory.
@@ -30,5 +33,5 @@ class Usual:
             self.value += self._WORSE * (value - self.value)
 
     def ratio(self, value: float) -> float:
-        """Return a value over the usual one; 1 while none is known."""
-        return value / self.value if self.value else 1.0
+        """Return a value over the usual one, at most ``MOST_RATIO``; 1 while none is known."""
+        return min(value / self.value, MOST_RATIO) if self.value else 1.0
