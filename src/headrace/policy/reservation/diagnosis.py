@@ -1,16 +1,17 @@
 """Why a host's prefetch is in need, as far as its own figures tell.
 
 Each mode has a few symptoms. A symptom is how sure one figure makes us, 0 to 1, on a ramp
-between two values instead of at a cliff; a mode is as sure as its weakest symptom. The surest
-mode is named, in order of what explains what: a cold cache also queues at disks, and a
-thrashing one does, so congestion is what remains when the cache is as usual.
+between two values instead of at a cliff; a mode is as sure as its weakest symptom, and none is
+surer than that the queue is low, for otherwise nobody suffers. The surest mode is named. A
+cold cache queues at disks too, and a thrashing one does, so congestion is what remains when
+the cache is as usual.
 
 | mode | symptoms |
 |---|---|
 | cold start | few iterations since the start; the cache fills or I/Os take longer than usual |
 | thrash | the cache's hit rate swings and is low on average, or fell far below its usual |
 | congestion | the queue is low for long; I/Os wait behind others, not for their own quota |
-| transform-bound | the queue is low; preparing is work of the CPU, not waiting for reads |
+| transform-bound | preparing is work of the CPU, not waiting for reads |
 
 Source: elastic reservation report, row B4, and row C12 for transform-bound.
 """
@@ -92,7 +93,7 @@ class DiagnosisLimits:
     """By this part thrash is less sure where the latency does not swing with the hits."""
 
     shallow: Ramp = Ramp(none=80.0, sure=60.0)
-    """Score of the queue alone that is low."""
+    """Score of the queue alone that is low: without that there is nothing to explain."""
 
     low_for: Ramp = Ramp(none=0.0, sure=3.0)
     """Iterations in a row with a low queue that are long."""
@@ -166,7 +167,10 @@ class Diagnostician:
 
     def _surest(self, picture: Picture, health: Health) -> Diagnosis:
         limits = self._limits
-        sure = {mode: rule(picture, health, limits) for mode, rule in _RULES.items()}
+        low = limits.shallow(health.queue)
+        if low == 0:
+            return NOTHING
+        sure = {mode: min(low, rule(picture, limits)) for mode, rule in _RULES.items()}
         ahead = {mode: sure[mode] + limits.stay * (mode == self._said) for mode in sure}
         mode = max(ahead, key=ahead.__getitem__)
         need = limits.say_from
@@ -177,20 +181,19 @@ class Diagnostician:
         return Diagnosis(mode=mode, confidence=sure[mode], reason=_REASONS[mode](picture))
 
 
-def _cold_start(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
+def _cold_start(p: Picture, limits: DiagnosisLimits) -> float:
     early = limits.early(p.iteration)
     if not p.settled and p.hits_rise:
         early = 1.0
     first = min(limits.fresh, 1.0 - limits.cpu(p.cpu)) if not p.settled else 0.0
-    symptom = max(first, limits.slow(p.latency_ratio), limits.cold_hits(p.hit_rate))
-    return min(early, limits.shallow(health.queue), symptom)
+    return min(early, max(first, limits.slow(p.latency_ratio), limits.cold_hits(p.hit_rate)))
 
 
-def _thrash(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
+def _thrash(p: Picture, limits: DiagnosisLimits) -> float:
     if not p.settled:
         return 0.0
-    sure = min(_misses(p, limits), limits.shallow(health.queue))
-    return sure * (1.0 - limits.steady_latency * (1.0 - limits.latency_swing(p.latency_swing)))
+    calm = 1.0 - limits.latency_swing(p.latency_swing)
+    return _misses(p, limits) * (1.0 - limits.steady_latency * calm)
 
 
 def _misses(p: Picture, limits: DiagnosisLimits) -> float:
@@ -200,9 +203,8 @@ def _misses(p: Picture, limits: DiagnosisLimits) -> float:
     return max(swings, limits.fallen_hits(p.hits_over_usual), cold)
 
 
-def _congestion(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
+def _congestion(p: Picture, limits: DiagnosisLimits) -> float:
     sure = min(
-        limits.shallow(health.queue),
         limits.low_for(p.low_for),
         limits.queued(p.queued),
         limits.queued_more(p.queued - p.usual_queued),
@@ -213,16 +215,11 @@ def _congestion(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
     return sure * (1.0 - limits.with_nic * max(0.0, p.depth_against_nic))
 
 
-def _transform_bound(p: Picture, health: Health, limits: DiagnosisLimits) -> float:
-    return min(
-        limits.shallow(health.queue),
-        limits.cpu(p.cpu),
-        1.0 - limits.queued(p.queued),
-        limits.throttled(p.throttled),
-    )
+def _transform_bound(p: Picture, limits: DiagnosisLimits) -> float:
+    return min(limits.cpu(p.cpu), 1.0 - limits.queued(p.queued), limits.throttled(p.throttled))
 
 
-Rule = Callable[[Picture, Health, DiagnosisLimits], float]
+Rule = Callable[[Picture, DiagnosisLimits], float]
 
 _RULES: dict[Mode, Rule] = {
     "cold-start": _cold_start,
@@ -230,7 +227,7 @@ _RULES: dict[Mode, Rule] = {
     "congestion": _congestion,
     "transform-bound": _transform_bound,
 }
-"""How sure each mode is, 0 to 1; of equally sure ones the first is named."""
+"""How sure each mode is if the queue is low, 0 to 1; of equally sure ones the first is named."""
 
 
 _REASONS: dict[Mode, Callable[[Picture], str]] = {
