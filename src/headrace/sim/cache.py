@@ -6,7 +6,7 @@ holds: for the rest of this epoch, and for the next one. What is read now is wan
 place of the next epoch that is anywhere with equal chance, as the schedule's shuffle has it.
 
 Two rules decide what goes when there is no room. A *page cache* takes in everything, scans too,
-and drops all alike. The *clairvoyant* one drops what is used furthest in the future, whosever it
+and drops all alike; once a scan is over, what it left behind is the oldest and goes first. The *clairvoyant* one drops what is used furthest in the future, whosever it
 is, and takes in nothing that is not used again: the rule of ``policy.nextuse``, on bytes.
 """
 
@@ -85,6 +85,8 @@ class Cache:
             self._cross(job, int(begun[job]))
         if not self._clairvoyant:
             self._scanned += scanned
+            if scanned <= 0.0:
+                self._reclaim_scanned()
         self._shrink()
 
     def forget(self, job: int, part: float) -> None:
@@ -109,6 +111,10 @@ class Cache:
             reached = int(self._position[job])
             self._held[0, job, :reached] = 0.0
         self._held[0, job, reached] *= reached + 1 - self._position[job]
+
+    def _reclaim_scanned(self) -> None:
+        excess = float(self._held.sum()) + self._scanned - self._room
+        self._scanned -= min(self._scanned, max(0.0, excess))
 
     def _shrink(self) -> None:
         total = float(self._held.sum()) + self._scanned
