@@ -1,0 +1,92 @@
+"""How verbs about an estate ask its controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import click
+import msgspec
+
+from headrace.core.errors import ConfigError, ProtocolError
+from headrace.wire.auth import load_token
+from headrace.wire.connection import Connection
+from headrace.wire.endpoint import Endpoint
+
+CONTROLLER_VARIABLE = "HEADRACE_CONTROLLER"
+
+MOST_BYTES = 256 << 20
+"""Longest answer: an estate of many thousand jobs [bytes]."""
+
+A = TypeVar("A")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def controller_options(command: F) -> F:
+    """Add the options that say where the controller is and how to be let in."""
+    for option in (
+        click.option("--ca-file", help="Certificates to trust besides the system's, PEM."),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            help="Bearer token; else $HEADRACE_TOKEN is taken.",
+        ),
+        click.option(
+            "--controller",
+            metavar="URL",
+            envvar=CONTROLLER_VARIABLE,
+            help=f"Where it answers; else ${CONTROLLER_VARIABLE} is taken.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+class Asker:
+    """A connection to a controller, for one thread; closed at the end of a ``with`` block."""
+
+    def __init__(self, controller: str | None, token_file: Path | None, ca_file: str | None):
+        if not controller:
+            raise ConfigError(
+                "no controller is named; give --controller http://HOST:PORT, or set "
+                f"${CONTROLLER_VARIABLE}"
+            )
+        endpoint = Endpoint(
+            address=controller,
+            token=load_token(token_file),
+            ca_file=ca_file,
+            read_timeout_s=10.0,
+            service="controller",
+        )
+        self.address = controller
+        self._connection = Connection(endpoint)
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def get(self, path: str, answer: type[A], query: Mapping[str, str | float] | None = None) -> A:
+        """Return what the controller answers.
+
+        Raises:
+            RemoteError: it does not, or refuses; the message says what to do.
+        """
+        self._connection.send("GET", f"{path}?{urlencode(query)}" if query else path)
+        body = self._connection.receive().read(MOST_BYTES)
+        try:
+            return msgspec.json.decode(body, type=answer)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(
+                f"controller {self.address} {path}: not a controller's answer ({error}); is it "
+                "the controller's port, and of this version?"
+            ) from error

@@ -1,0 +1,51 @@
+"""Lines of text in columns of fixed width, which a row may break to say something at length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rich.text import Text
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column(Generic[R]):
+    """One column of a table of ``R``."""
+
+    name: str
+    width: int
+    """[letters]."""
+
+    cell: Callable[[R], str | Text]
+    right: bool = False
+    """Aligned to the right, as numbers are."""
+
+
+def heading(columns: Sequence[Column[R]]) -> Text:
+    """Return the names of the columns."""
+    return _joined(columns, [Text(column.name, style="dim") for column in columns])
+
+
+def line(columns: Sequence[Column[R]], row: R) -> Text:
+    """Return one row."""
+    cells = (column.cell(row) for column in columns)
+    return _joined(columns, [cell if isinstance(cell, Text) else Text(cell) for cell in cells])
+
+
+def width_of(columns: Sequence[Column[R]]) -> int:
+    """Return the letters that the columns take, the blanks between them included."""
+    return sum(column.width + 1 for column in columns) - 1
+
+
+def _joined(columns: Sequence[Column[R]], cells: Sequence[Text]) -> Text:
+    whole = Text(no_wrap=True, overflow="crop")
+    for column, cell in zip(columns, cells, strict=True):
+        cell.truncate(column.width, overflow="ellipsis")
+        blanks = " " * (column.width - cell.cell_len)
+        whole.append_text(Text(blanks) + cell if column.right else cell + Text(blanks))
+        whole.append(" ")
+    whole.rstrip()
+    return whole

@@ -1,0 +1,33 @@
+"""Shares, rates and levels as the estate's verbs show them."""
+
+from __future__ import annotations
+
+import math
+
+from rich.text import Text
+
+from headrace.report.units import bytes_
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+STYLES = {"healthy": "green", "tight": "yellow", "danger": "dark_orange", "critical": "red"}
+"""Colour of each level of health."""
+
+
+def gauge(share: float, *, width: int, style: str) -> Text:
+    """Return a bar of ``width`` letters; a share that is not zero can be seen."""
+    share = min(max(share, 0.0), 1.0)
+    eighths = math.ceil(share * width * 8)
+    full, rest = divmod(eighths, 8)
+    bar = "█" * full + (_EIGHTHS[rest] if rest else "")
+    return Text(bar.ljust(width, "·"), style=style)
+
+
+def rate(bytes_per_s: float) -> str:
+    """Return a bandwidth: ``120 MB/s``; nothing for none."""
+    return f"{bytes_(bytes_per_s)}/s" if bytes_per_s else "–"
+
+
+def short_name(name: str, width: int) -> str:
+    """Return a name cut to ``width``, with a sign that it was."""
+    return name if len(name) <= width else name[: width - 1] + "…"
