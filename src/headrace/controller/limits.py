@@ -32,6 +32,9 @@ class StewardLimits:
     most_reports_per_s: float = 500.0
     """Where hosts would send more health reports, they are asked to leave iterations out [1/s]."""
 
+    most_at_once_per_s: float = 1000.0
+    """The hosts of one job spread the reports of an iteration, so that no more come [1/s]."""
+
     remember: int = 10_000
     """Entries of the ledger, and decisions, that are kept."""
 
@@ -42,6 +45,7 @@ class StewardLimits:
             ("job_silent_s", self.agent_silent_s),
             ("settle_s", 0.0),
             ("most_reports_per_s", 1.0),
+            ("most_at_once_per_s", 1.0),
             ("remember", 1),
         ):
             value = getattr(self, name)

@@ -47,6 +47,9 @@ from headrace.wire.control import (
 
 _SHORTEST_STEP_S = 1e-3
 
+_MOST_SPREAD = 0.25
+"""Reports are spread over this part of an iteration at most: later ones would be stale."""
+
 
 class Steward:
     """The controller without its sockets. For one thread; every call ends soon.
@@ -309,13 +312,16 @@ class Steward:
 
     def _answer(self, name: str, host: str, iteration_s: float) -> HealthAnswer:
         found = self.books.standing.diagnosis(name)
+        every = math.ceil(self._least_period_s / max(iteration_s, _SHORTEST_STEP_S))
+        spread_s = len(self.jobs[name].hosts) / self.limits.most_at_once_per_s
         return HealthAnswer(
             score=found.score,
             level=found.level,
             mode=found.mode,
             reason=found.reason,
             quotas=self._shares.direct(name, host),
-            every=max(1, math.ceil(self._least_period_s / max(iteration_s, _SHORTEST_STEP_S))),
+            every=max(1, every),
+            spread_s=min(spread_s, _MOST_SPREAD * iteration_s),
         )
 
     def _orders(self, agent: Agent) -> AgentOrders:

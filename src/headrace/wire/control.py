@@ -111,6 +111,10 @@ class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
     every: int = 1
     """Report every so many iterations from now on."""
 
+    spread_s: float = 0.0
+    """Wait a part of this time of the host's own before each report: the hosts of a synchronous
+    job end an iteration together, and their reports should not come all at once [s]."""
+
 
 class TierOffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A tier of one agent's host."""
