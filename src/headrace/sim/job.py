@@ -17,7 +17,9 @@ from headrace.core.job import Order, ScheduleSpec, SourceSpec
 from headrace.core.media import TierName
 from headrace.schedule.schedule import Schedule
 
-_STEPS_AT_ONCE = 256
+_SAMPLES_AT_ONCE = 16384
+"""Computed in one call: fewer are slower for each, and more no longer stay in a CPU's cache
+(measured: 210 ns a sample for 2,048 of them, 84 for 16,384, 122 for 524,288)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +110,8 @@ class Batches:
         source = SourceSpec(url="sim:", index_digest="", samples=dataset.samples)
         self.steps_per_epoch = Schedule(spec, [source]).steps_per_epoch
         self._batch_size = spec.batch_size
-        self._stretches = Schedule(_stretches(spec), [source])
+        self._steps = max(1, _SAMPLES_AT_ONCE // spec.batch_size)
+        self._stretches = Schedule(_stretches(spec, self._steps), [source])
         self._sizes = sample_sizes(dataset)
         self.epoch_bytes = float(self._sizes.mean()) * self.steps_per_epoch * spec.batch_size
         """Mean bytes of one epoch [bytes]."""
@@ -136,9 +139,9 @@ class Batches:
     def _extend(self) -> None:
         """Compute the next stretch of steps of an epoch, from the schedule itself."""
         epoch, step = divmod(len(self._ends) - 1, self.steps_per_epoch)
-        number = epoch * self._stretches.steps_per_epoch + step // _STEPS_AT_ONCE
+        number = epoch * self._stretches.steps_per_epoch + step // self._steps
         samples = self._stretches.batch(number).samples
-        steps = min(_STEPS_AT_ONCE, self.steps_per_epoch - step)
+        steps = min(self._steps, self.steps_per_epoch - step)
         sizes = self._sizes[samples[: steps * self._batch_size]]
         sums = sizes.reshape(steps, self._batch_size).sum(axis=1)
         self._bytes.extend(sums.tolist())
@@ -166,6 +169,6 @@ def sample_sizes(dataset: Dataset) -> npt.NDArray[np.float64]:
     return sizes
 
 
-def _stretches(spec: ScheduleSpec) -> ScheduleSpec:
+def _stretches(spec: ScheduleSpec, steps: int) -> ScheduleSpec:
     """Return the same order cut into wider batches: many steps are computed in one call."""
-    return replace(spec, batch_size=spec.batch_size * _STEPS_AT_ONCE, tail="short")
+    return replace(spec, batch_size=spec.batch_size * steps, tail="short")
