@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
 
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.agent.engine import Engine, Reading, Request
+from headrace.agent.fasttier.through import Errand
 from headrace.agent.raw import ByteBudget, Encoded, RawReader
 from headrace.core.digest import Buffer
 from headrace.core.errors import HeadraceError
 from headrace.policy.lookahead_events import Serve, ServeMissing, ServeRaw, Visit
+from headrace.prepare.job import Place
 from headrace.wire.frames import FrameHeader, encode_frame, encode_head, pack_fields
 from headrace.wire.messages import FetchRequest
 
@@ -24,8 +26,6 @@ HELD_PERIOD_S = 0.25
 """After its patience a client is told this often that its quota holds samples back [s]."""
 
 MEDIA_TYPE = b"application/vnd.headrace.frames"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,9 @@ class Outgoing:
 
     raw: bool = False
     """It carries encoded bytes."""
+
+    samples: int = 1
+    """How many of those asked for it answers."""
 
     @property
     def nbytes(self) -> int:
@@ -96,10 +99,12 @@ class _Sender:
         self._unsent: set[int] = set()
         self._raw_turns = asyncio.Semaphore(RAW_AHEAD)
         self._name = request.name
-        self._tell_at = request.asked_at + max(request.message.wait_s, HELD_PERIOD_S)
+        self._telling: asyncio.TimerHandle | None = None
 
     def release(self) -> None:
         """Free what was decided to be sent and was not."""
+        if self._telling is not None:
+            self._telling.cancel()
         for ticket in self._unsent:
             self._engine.sent(ticket)
         self._unsent.clear()
@@ -110,10 +115,13 @@ class _Sender:
             await self._send_with_length(ready, send)
             return
         await send(_start())
+        self._tell_later(self._request.message.wait_s)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._make_frames(group))
-            for _ in range(self._left):
-                await self._send_one(await self._next_frame(send), send)
+            while self._left:
+                frame = await self._frames.get()
+                await self._send_one(frame, send)
+                self._left -= frame.samples
         await send(_body(b"".join(_end()), more=False))
 
     def _all_ready(self) -> list[Outgoing] | None:
@@ -131,48 +139,40 @@ class _Sender:
         end = b"".join(_end())
         await send(_start(sum(frame.nbytes for frame in frames) + len(end)))
         for frame in frames:
-            await self._transmit(frame, b"".join(frame.parts), send)
+            await self._send_one(frame, send)
         await send(_body(end, more=False))
-
-    async def _next_frame(self, send: Send) -> Outgoing:
-        if not self._engine.limits(self._name):
-            return await self._frames.get()
-        return await self._while_telling(self._frames.get(), send)
 
     async def _send_one(self, frame: Outgoing, send: Send) -> None:
         body = b"".join(frame.parts)
-        if self._engine.limits_egress(self._name):
-            await self._while_telling(self._engine.wait_for_egress(self._name, len(body)), send)
-        await self._transmit(frame, body, send)
-
-    async def _transmit(self, frame: Outgoing, body: bytes, send: Send) -> None:
         await send(_body(body, more=True))
         frame.release()
         self._engine.count_sent(self._name, len(body), raw=frame.raw)
 
-    async def _while_telling(self, waiting: Awaitable[T], send: Send) -> T:
-        """Wait, and once the client's patience has ended tell it that its quota is why."""
-        task = asyncio.ensure_future(waiting)
-        try:
-            while not task.done():
-                left_s = self._tell_at - self._engine.clock.now()
-                if left_s <= 0:
-                    if self._engine.holds_back(self._name):
-                        await send(_body(_held(), more=True))
-                    left_s = HELD_PERIOD_S
-                    self._tell_at = self._engine.clock.now() + left_s
-                await asyncio.wait({task}, timeout=left_s)
-            return task.result()
-        finally:
-            task.cancel()
+    def _tell_later(self, after_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._telling = loop.call_later(max(after_s, HELD_PERIOD_S), self._tell)
+
+    def _tell(self) -> None:
+        """Let the client know if its quota is why it waits."""
+        if self._engine.holds_back(self._name) and self._frames.empty():
+            self._frames.put_nowait(_held())
+        self._tell_later(HELD_PERIOD_S)
 
     async def _make_frames(self, group: asyncio.TaskGroup) -> None:
-        for _ in range(self._left):
+        for _ in range(len(self._request.message.samples)):
             action = await self._request.answers.get()
             if isinstance(action, ServeRaw):
                 group.create_task(self._make_raw(action))
+                continue
+            frame = self._frame(action)
+            if self._engine.limits_egress(self._name):
+                group.create_task(self._put_in_time(frame))
             else:
-                self._frames.put_nowait(self._frame(action))
+                self._frames.put_nowait(frame)
+
+    async def _put_in_time(self, frame: Outgoing) -> None:
+        await self._engine.wait_for_egress(self._name, frame.nbytes)
+        self._frames.put_nowait(frame)
 
     def _frame(self, action: Serve | ServeMissing) -> Outgoing:
         if isinstance(action, ServeMissing):
@@ -193,6 +193,7 @@ class _Sender:
             read_s=done.read_s,
             transform_s=done.transform_s,
             tier=reading.tier,
+            hit=done.passage.hit,
             ready=action.ready,
         )
         return Outgoing([encode_head(header), *parts], lambda: self._sent(action.ticket))
@@ -205,23 +206,32 @@ class _Sender:
         visit = action.visit
         job = self._request.job
         place = job.open.place(visit.sample)
-        tier, nbytes = job.sources[place.source].tier, place.location.length
+        stored = job.plan.stored(visit.sample)
         async with self._raw_turns:
-            throttled_s = await self._engine.wait_for_quota(self._name, tier, nbytes)
-            async with self._source.budget.lent(nbytes):
+            throttled_s = await self._engine.wait_for_quota(self._name, stored.tier, stored.nbytes)
+            await self._engine.wait_for_egress(self._name, stored.nbytes)
+            async with self._source.budget.lent(stored.nbytes):
                 try:
-                    encoded = await self._source.reader.read(
-                        job.preparers[place.source], place.location
-                    )
+                    encoded = await self._read(visit, place)
                 except HeadraceError as error:
                     self._frames.put_nowait(_missing(visit, "unreadable", str(error)))
                     return
-                reading = Reading(self._name, tier, nbytes, throttled_s)
+                tier = self._engine.tier_of(job, place.source, hit=encoded.passage.hit)
+                reading = Reading(self._name, tier, stored.nbytes, throttled_s)
                 self._engine.count_reading(reading, encoded.read_s)
                 left = asyncio.Event()
                 parts = self._raw_frame(action, encoded, reading)
                 self._frames.put_nowait(Outgoing(parts, left.set, raw=True))
                 await left.wait()
+
+    async def _read(self, visit: Visit, place: Place) -> Encoded:
+        """Read a sample, through the fast tier where there is one."""
+        job, fast = self._request.job, self._engine.fast
+        number = -self._engine.next_numbers(1)[0]
+        errand = fast.begin(number, job, visit, place) or Errand()
+        return await self._source.reader.read(
+            job.preparers[place.source], place.location, errand, fast.fd, partial(fast.end, number)
+        )
 
     def _raw_frame(self, action: ServeRaw, encoded: Encoded, reading: Reading) -> list[Buffer]:
         described, payload = pack_fields(dict(encoded.fields))
@@ -234,6 +244,7 @@ class _Sender:
             throttled_s=reading.throttled_s,
             read_s=encoded.read_s,
             tier=reading.tier,
+            hit=encoded.passage.hit,
             reason=action.reason,
             code=action.code,
         )
@@ -254,9 +265,9 @@ def _nothing() -> None:
     """Release nothing: the frame holds no memory of its own."""
 
 
-def _held() -> bytes:
+def _held() -> Outgoing:
     header = FrameHeader(kind="held", reason="the job's quota of bandwidth is used up for now")
-    return b"".join(encode_frame(header))
+    return Outgoing(encode_frame(header), _nothing, samples=0)
 
 
 def _end() -> list[Buffer]:

@@ -1,0 +1,184 @@
+"""A real agent that a controller holds to quotas, read by real loaders."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from client_for_tests import connect, eventually
+from controller_for_tests import FakeController
+from PIL import Image
+
+from headrace import Batch, Loader, Pipeline, ops
+from headrace.agent.local import LocalAgent
+from headrace.wire.control import AgentOrders
+from headrace.wire.endpoint import Endpoint
+
+TOKEN = "q" * 20
+PIPELINE = Pipeline([ops.DecodeImage(), ops.CenterCrop(32), ops.ToFloat()])
+COUNT, BATCH = 96, 4
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("quotas") / "photos"
+    root.mkdir()
+    rng = np.random.default_rng(1)
+    for number in range(COUNT):
+        pixels = rng.integers(0, 255, (100, 100, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(root / f"{number:03}.jpg", quality=90)
+    return root
+
+
+@pytest.fixture
+def controller() -> Iterator[FakeController]:
+    with FakeController(TOKEN) as started:
+        yield started
+
+
+@contextmanager
+def held_agent(
+    dataset: Path, controller: FakeController, workers: int = 0, *options: str
+) -> Iterator[LocalAgent]:
+    given = ("--workers", str(workers), "--cpu-threshold", "1", "--tier", "hdd:100MB/s", *options)
+    with LocalAgent(
+        [dataset], token=TOKEN, options=(*given, "--controller", controller.address)
+    ) as agent:
+        yield agent
+
+
+@contextmanager
+def loading(dataset: Path, agent: LocalAgent, **options: object) -> Iterator[Loader]:
+    given: dict[str, object] = {
+        "pipeline": PIPELINE, "batch_size": BATCH, "seed": 3, "agents": [agent.address],
+        "token": TOKEN, "workers": 1, "prefetch_steps": 3,
+    }  # fmt: skip
+    with Loader(dataset, **{**given, **options}) as loader:  # type: ignore[arg-type]
+        yield loader
+
+
+def size_of(dataset: Path) -> float:
+    return sum(path.stat().st_size for path in dataset.glob("*.jpg")) / COUNT
+
+
+def steps(loader: Loader) -> Iterator[Batch]:
+    while True:
+        yield from loader
+
+
+def rate(batches: Iterator[Batch], seconds: float, settle_s: float = 0.6) -> float:
+    """Return samples per second, once what was prefetched before is used up."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + settle_s:
+        next(batches)
+    begin, count = time.monotonic(), 0
+    while time.monotonic() < begin + seconds:
+        next(batches)
+        count += BATCH
+    return count / (time.monotonic() - begin)
+
+
+def statistics(agent: LocalAgent) -> dict[str, dict[str, object]]:
+    endpoint = Endpoint(address=agent.address, token=TOKEN)
+    return connect(endpoint).call("GET", "/v1/statistics", dict)
+
+
+def in_force(agent: LocalAgent, controller: FakeController) -> Callable[[], bool]:
+    return lambda: statistics(agent)["quotas"] == controller.orders.quotas
+
+
+def test_a_quota_that_is_halved_halves_what_a_job_gets_and_outlives_the_controller(
+    dataset: Path, controller: FakeController
+) -> None:
+    size = size_of(dataset)
+    with held_agent(dataset, controller) as agent, loading(dataset, agent) as loader:
+        batches, job = steps(loader), loader.job.spec.id
+        next(batches)
+        controller.order(**{job: 80 * size})
+        eventually(in_force(agent, controller), 2.0)
+        before = rate(batches, 2.0)
+        assert before == pytest.approx(80, rel=0.15)
+        controller.order(**{job: 40 * size})
+        eventually(in_force(agent, controller), 2.0)
+        assert rate(batches, 2.0) == pytest.approx(before / 2, rel=0.15)
+        controller.stop()
+        assert rate(batches, 1.5) == pytest.approx(before / 2, rel=0.15)
+        counts = loader.summary().counts
+        assert counts.hedged == counts.local == 0
+        told = statistics(agent)
+        assert "is it running" in str(told["controller_away"])
+        assert counts.throttled_s > counts.read_s
+        controller.start_again()
+        eventually(lambda: statistics(agent)["controller_away"] == "", 8.0)
+        assert controller.announced[-1].enforced == {job: {"hdd": 40 * size}}
+
+
+def test_two_jobs_get_bandwidth_in_the_ratio_of_their_quotas(
+    dataset: Path, controller: FakeController
+) -> None:
+    size, rates = size_of(dataset), {}
+    with (
+        held_agent(dataset, controller) as agent,
+        loading(dataset, agent) as one,
+        loading(dataset, agent, seed=4) as two,
+    ):
+        quotas = {one.job.spec.id: 75 * size, two.job.spec.id: 25 * size}
+        controller.order(**quotas)
+        eventually(in_force(agent, controller), 2.0)
+
+        def measure(loader: Loader) -> None:
+            rates[loader.job.spec.id] = rate(steps(loader), 2.5)
+
+        threads = [threading.Thread(target=measure, args=(loader,)) for loader in (one, two)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        report = controller.reports[-1]
+    assert rates[one.job.spec.id] / rates[two.job.spec.id] == pytest.approx(3, rel=0.2)
+    assert {job: use.enforced["hdd"] for job, use in report.jobs.items()} == quotas
+
+
+def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small(
+    dataset: Path, controller: FakeController
+) -> None:
+    with Loader(dataset, pipeline=PIPELINE, batch_size=BATCH, seed=3, workers=1) as alone:
+        expected = [batch["image"].copy() for batch, _ in zip(alone, range(8), strict=False)]
+    with (
+        held_agent(dataset, controller, 1) as agent,
+        loading(dataset, agent, patience_s=0.1, grace_s=0.3) as loader,
+    ):
+        controller.order(**{loader.job.spec.id: 12 * size_of(dataset)})
+        eventually(in_force(agent, controller), 2.0)
+        begin = time.monotonic()
+        seen = [batch["image"].copy() for batch, _ in zip(loader, range(8), strict=False)]
+        seconds = time.monotonic() - begin
+        counts = loader.summary().counts
+        up = loader.statistics().background.agents[0].state
+    for one, other in zip(seen, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert seconds > 32 / 12 * 0.6
+    assert counts.hedged == counts.local == 0
+    assert up == "up"
+
+
+def test_a_link_holds_back_what_is_sent(dataset: Path, controller: FakeController) -> None:
+    with (
+        held_agent(dataset, controller, 0, "--tier", "link:1GB/s") as agent,
+        loading(dataset, agent) as loader,
+    ):
+        batches, job = steps(loader), loader.job.spec.id
+        next(batches)
+        quota = {job: {"link": 40 * size_of(dataset)}}
+        controller.orders = AgentOrders(quotas=quota, every_s=0.05)
+        eventually(in_force(agent, controller), 2.0)
+        assert rate(batches, 2.0) == pytest.approx(40, rel=0.2)
+        use = statistics(agent)["use"][job]["tiers"]  # type: ignore[index]
+    assert use["link"]["nbytes"] > 40 * size_of(dataset)
+    assert use["link"]["queued_s"] > 0.5
+    assert use["hdd"]["queued_s"] == 0.0
