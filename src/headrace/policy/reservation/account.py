@@ -50,6 +50,8 @@ class Account:
         self.musts: dict[TierName, float] = {}
         """What its known deadlines need [B/s]."""
         self.reading: Reading | None = None
+        self.heard_at = now + joined.begins_in_s
+        """When it was heard of last, or will begin [s]."""
         self.score = 100.0
         self.level: Level = "healthy"
         self.diagnosis: Diagnosis = NOTHING
@@ -139,7 +141,7 @@ class Account:
 
     def end_iteration(self, now: float) -> list[Action]:
         """Take in the iteration that its hosts ended; return what changed in its state."""
-        before = self.iteration
+        before, self.heard_at = self.iteration, now
         self.reading = self.hosts.reading()
         self._foresight.observe(self.reading)
         actions = self._judge()

@@ -9,7 +9,7 @@ Bandwidth is given in four steps, for every tier alike:
 2. ordinary quotas by weighted max-min over what the elastic pool leaves: what known deadlines
    need first, then what fills queues;
 3. loans from the pool to jobs in need that lack something;
-4. what is over is spread over everybody in proportion to what they want, so nobody is
+4. what is over is spread over everybody in proportion to what they have, so nobody is
    throttled while a tier idles; it is taken back within one round when somebody needs it.
 """
 
@@ -22,7 +22,7 @@ from typing import assert_never
 
 from headrace.core.media import Media, TierName
 from headrace.policy.reservation.account import Account
-from headrace.policy.reservation.bursts import Bursts
+from headrace.policy.reservation.bursts import Burst, Bursts
 from headrace.policy.reservation.events import (
     Action,
     BurstAnnounced,
@@ -31,6 +31,7 @@ from headrace.policy.reservation.events import (
     HealthReported,
     JobJoined,
     JobLeft,
+    SetBurstRate,
     SetReordering,
     Tick,
     TierChanged,
@@ -112,9 +113,7 @@ class Arbiter:
             case JobLeft():
                 return self._leave(event.job, now)
             case BurstAnnounced():
-                self._bursts.advance(now)
-                self._bursts.announce(event, now)
-                self._is_urgent = True
+                return self._announce_burst(event, now)
             case BurstEnded():
                 self._bursts.end(event.job, event.burst)
                 self._is_urgent = True
@@ -206,11 +205,12 @@ class Arbiter:
         One that announces its first batches, or a start to come, begins anew: it keeps the
         quotas in force, and nothing else.
         """
-        self._is_urgent = True
         known = self._accounts.get(event.job)
         if known is None:
             self._accounts[event.job] = Account(event, self._limits, self._media, now)
+            self._divide_soon(now, at_once=not event.quotas)
             return []
+        self._is_urgent = True
         if not (event.upcoming_bytes or event.begins_in_s):
             known.rejoin(event)
             return []
@@ -220,6 +220,16 @@ class Arbiter:
         if not known.is_reordering:
             return []
         return [SetReordering(job=event.job, enabled=False, reason="the job began anew")]
+
+    def _divide_soon(self, now: float, *, at_once: bool) -> None:
+        """Divide for a new job: at once, or after a round when it came with quotas in force.
+
+        After a restart others follow that have quotas too: until they are known, what they
+        have must not be given away.
+        """
+        self._is_urgent = self._is_urgent or at_once
+        if not at_once:
+            self._is_due, self._divided_at = True, now
 
     def _leave(self, job: str, now: float) -> list[Action]:
         account = self._accounts.pop(job, None)
@@ -235,22 +245,35 @@ class Arbiter:
 
     def _divide(self, now: float) -> list[Action]:
         """Divide all tiers anew."""
-        self._bursts.advance(now)
+        actions = self._advance_bursts(now)
         self._follow_capacities(now)
         self._is_due = self._is_urgent = False
         self._divided_at = now
         accounts = list(self._accounts.values())
         bursts = [burst for burst in self._bursts.ordered() if burst.tier in self._tiers]
-        actions: list[Action] = []
         if self._tiers and (accounts or bursts):
             for account in accounts:
                 account.forecast(now)
             tiers = list(self._tiers.values())
-            actions = Round(tiers, accounts, bursts, self._limits, now).divide()
+            actions += Round(tiers, accounts, bursts, self._limits, now).divide()
         for account in accounts:
             account.divided = account.asked
         self._next_expiry = self._first_expiry()
         return actions
+
+    def _announce_burst(self, event: BurstAnnounced, now: float) -> list[Action]:
+        self._is_urgent = True
+        actions = self._advance_bursts(now)
+        known = self._bursts.find(event.job, event.burst)
+        if known is not None and known.tier != event.tier:
+            actions.append(_stopped(known, f"it goes to {event.tier} instead"))
+        self._bursts.announce(event, now)
+        return actions
+
+    def _advance_bursts(self, now: float) -> list[Action]:
+        """Count what bursts have moved, and tell which are given up."""
+        reason = "neither ended nor renewed long after its deadline"
+        return [_stopped(burst, reason) for burst in self._bursts.advance(now)]
 
     def _follow_capacities(self, now: float) -> None:
         elapsed = min(now - self._divided_at, 3600.0)
@@ -264,3 +287,9 @@ class Arbiter:
 
     def _first_expiry(self) -> float:
         return min((tier.pool.next_expiry() for tier in self._tiers.values()), default=_NEVER)
+
+
+def _stopped(burst: Burst, reason: str) -> SetBurstRate:
+    return SetBurstRate(
+        job=burst.job, burst=burst.name, tier=burst.tier, bytes_per_s=0.0, reason=reason
+    )

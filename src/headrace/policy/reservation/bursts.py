@@ -95,6 +95,10 @@ class Bursts:
         """Return a job's bursts."""
         return [burst for burst in self._bursts.values() if burst.job == job]
 
+    def find(self, job: str, name: str) -> Burst | None:
+        """Return a burst, if it is known."""
+        return self._bursts.get((job, name))
+
     def announce(self, event: BurstAnnounced, now: float) -> None:
         """Take in a burst; of one that is known what is left and its deadline are renewed."""
         key = (event.job, event.burst)
@@ -119,10 +123,13 @@ class Bursts:
         for burst in self.of(job):
             self.end(job, burst.name)
 
-    def advance(self, now: float) -> None:
-        """Count what the rates in force have moved; drop what nobody ended nor renewed."""
+    def advance(self, now: float) -> Sequence[Burst]:
+        """Count what the rates in force have moved; drop and return what nobody renewed."""
         elapsed, self._at = now - self._at, now
+        dropped = []
         for burst in list(self._bursts.values()):
             burst.left = max(burst.left - burst.bytes_per_s * elapsed, 0.0)
             if now > burst.deadline_at + self._limits.grace_s:
                 self.end(burst.job, burst.name)
+                dropped.append(burst)
+        return dropped

@@ -42,11 +42,11 @@ def held_up(claims: Claims, capacity: Amounts, margin: float) -> Claims:
     A job moves at the rate of its slowest tier. What it could read from the others beyond
     that, and a margin, is left to jobs that can use it.
     """
-    reached = max_min(claims.want, capacity=capacity, weights=claims.weights, minima=claims.keep)
     counts = claims.parts > _LEAST_PART
     parts = np.where(counts, claims.parts, 1.0)
-    rates = np.where(counts, reached / parts, _ANY_RATE).min(axis=0)
-    usable = np.where(counts, rates * parts * (1.0 + margin), _ANY_RATE)
+    rates = np.where(counts, ordinary(claims, capacity) / parts, _ANY_RATE)
+    slowest = rates.min(axis=0)
+    usable = np.where(rates > slowest * (1.0 + margin), slowest * parts * (1.0 + margin), _ANY_RATE)
     want = np.minimum(claims.want, np.maximum(usable, claims.keep))
     return Claims(
         must=np.minimum(claims.must, want),
@@ -68,12 +68,12 @@ def ordinary(claims: Claims, capacity: Amounts) -> Amounts:
     )
 
 
-def spread(entitled: Amounts, want: Amounts, capacity: Amounts) -> Amounts:
-    """Return quotas that use all of the capacity: what is over goes to all by what they want."""
+def spread(entitled: Amounts, capacity: Amounts) -> Amounts:
+    """Return quotas that use all of the capacity: what is over is dealt out in proportion."""
     spare = np.maximum(capacity - entitled.sum(axis=-1), 0.0) * (1.0 - 1e-9)
-    total = want.sum(axis=-1, keepdims=True)
-    parts: Amounts = want / np.where(total > 0, total, 1.0)
-    return np.asarray(entitled + spare[:, None] * parts)
+    total = entitled.sum(axis=-1)
+    factor = 1.0 + np.where(total > 0, spare / np.where(total > 0, total, 1.0), 0.0)
+    return np.asarray(entitled * factor[:, None])
 
 
 def changes(

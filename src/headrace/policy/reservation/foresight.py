@@ -18,6 +18,9 @@ from headrace.policy.reservation.hosts import Reading
 
 _NEVER = float("inf")
 
+EVERYTHING = 1e15
+"""Wanted while nothing is known of a job's needs: more than any tier gives [B/s]."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForesightLimits:
@@ -167,7 +170,7 @@ class Foresight:
         """Return what the job needs from now on."""
         if self._step_s <= 0 or not self._mean:
             return Outlook(
-                must=0.0, want=_NEVER, split=self._split, reason="needs are not known yet"
+                must=0.0, want=EVERYTHING, split=self._split, reason="needs are not known yet"
             )
         first, sizes = self._first_s(now), self._sizes()
         must = meeting_deadlines(sizes, first_s=first, step_s=self._step_s)

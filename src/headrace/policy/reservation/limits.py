@@ -35,6 +35,9 @@ class ReservationLimits:
     lend_below: float = 60.0
     """Score below which a job may borrow; a forecast that a deadline is missed also lets it."""
 
+    silent_s: float = 60.0
+    """A job that was not heard of for longer borrows nothing: its need is not known [s]."""
+
     most_correction: float = 2.0
     """Health raises what was forecast by this factor at most."""
 
@@ -55,6 +58,10 @@ class ReservationLimits:
             raise ConfigError(
                 f"floor_share={self.floor_share:g} must lie in [0, {1 - self.pool.share:g}), what"
                 " the pool leaves; lower it or pool.share"
+            )
+        if self.silent_s <= 0:
+            raise ConfigError(
+                f"silent_s={self.silent_s:g} must be above 0; it is a time in seconds"
             )
         if self.round_s <= 0 or not 0 < self.tolerance < 0.1:
             raise ConfigError(

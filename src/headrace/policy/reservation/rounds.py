@@ -19,6 +19,7 @@ from headrace.policy.reservation.events import (
     SetQuota,
 )
 from headrace.policy.reservation.fairness import Amounts
+from headrace.policy.reservation.foresight import EVERYTHING
 from headrace.policy.reservation.limits import ReservationLimits
 from headrace.policy.reservation.pool import Ask, LedgerEntry, Loan
 from headrace.policy.reservation.tier import Tier
@@ -78,7 +79,7 @@ class Round:
                 tier, float(pools[i]), claims.want[i], ordinaries[i], claims.must[i]
             )
         entitled = ordinaries + lent
-        target = spread(entitled, claims.want, self._capacity)
+        target = spread(entitled, self._capacity)
         for i in range(len(self._tiers)):
             self._put_in_force(i, claims.want[i], ordinaries[i], lent[i], target[i])
         return self._outcome.ordered()
@@ -110,7 +111,7 @@ class Round:
         jobs, bursts = self._accounts, self._bursts
         floors = self._limits.floor_share * self._capacity[:, None] / max(len(jobs), 1)
         capacity = self._capacity[:, None]
-        want = np.array([[a.asked.get(t, np.inf) for a in jobs] for t in names])
+        want = np.array([[a.asked.get(t, EVERYTHING) for a in jobs] for t in names])
         must = np.array([[a.musts.get(t, 0.0) for a in jobs] for t in names])
         kept = np.array([[a.joined.guaranteed.get(t, 0.0) for a in jobs] for t in names])
         want = np.minimum(np.maximum(want, floors), capacity)
@@ -183,7 +184,8 @@ class Round:
         return held
 
     def _may_borrow(self, account: Account, *, misses: bool) -> bool:
-        if account.mode == "transform-bound":
+        is_silent = self._now > account.heard_at + self._limits.silent_s
+        if account.mode == "transform-bound" or is_silent:
             return False
         return misses or (account.reading is not None and account.score < self._limits.lend_below)
 

@@ -18,7 +18,7 @@ class TierGrant:
     """What a job has of one tier [B/s]."""
 
     asked: float
-    """What its need is reckoned at; infinite while nothing is known of it."""
+    """What its need is reckoned at; more than any tier gives while nothing is known of it."""
 
     granted: float
     """Its quota in force, loans and spare included."""
