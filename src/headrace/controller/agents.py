@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.controller.rates import Rate
+from headrace.controller.rates import renewed
 from headrace.controller.refusals import StaleReportError, UnknownAgentError
 from headrace.core.errors import ReportError
 from headrace.core.media import TierName
@@ -13,8 +13,6 @@ from headrace.wire.control import AgentAnnounced, AgentReport, TierOffer
 
 MOST_AGENTS = 10_000
 """Agents at once; more are a sender that names itself anew each time."""
-
-_SHORTEST_S = 1e-3
 
 Quotas = Mapping[str, Mapping[TierName, float]]
 """Job → tier → bandwidth [B/s]."""
@@ -38,8 +36,8 @@ class Agent:
     silent: bool = False
     sequence: int = -1
     report: AgentReport | None = None
-    use: dict[tuple[str, TierName], Rate] = field(default_factory=dict)
-    """(job, tier) → what is read."""
+    use: dict[TierName, dict[str, float]] = field(default_factory=dict)
+    """Tier → job → what is read [B/s]."""
 
     ordered: Quotas = field(default_factory=dict)
     """What it was told last."""
@@ -57,19 +55,18 @@ class Agent:
 
     def used(self, job: str, tier: TierName) -> float:
         """Return what the job reads there [B/s]."""
-        rate = self.use.get((job, tier))
-        return rate.bytes_per_s if rate else 0.0
+        return self.use.get(tier, {}).get(job, 0.0)
 
     def used_of(self, tier: TierName) -> float:
         """Return what all jobs read of a tier there [B/s]."""
-        return sum(rate.bytes_per_s for (_, of), rate in self.use.items() if of == tier)
+        return sum(self.use.get(tier, {}).values())
 
     def forget_job(self, job: str) -> None:
         """Forget what a job that ended did and was allowed."""
         self.enforced.pop(job, None)
         self.adopted.pop(job, None)
-        for key in [key for key in self.use if key[0] == job]:
-            del self.use[key]
+        for used in self.use.values():
+            used.pop(job, None)
 
 
 class Agents(Mapping[str, Agent]):
@@ -152,7 +149,7 @@ class Agents(Mapping[str, Agent]):
             )
         _require_next(agent, report)
         _meter(agent, report)
-        agent.enforced |= {job: use.enforced for job, use in report.jobs.items()}
+        agent.enforced = {job: use.enforced for job, use in report.jobs.items() if use.enforced}
         agent.report, agent.sequence, agent.seen = report, report.sequence, now
         agent.silent = False
         return agent
@@ -201,13 +198,11 @@ def _require_next(agent: Agent, report: AgentReport) -> None:
 
 
 def _meter(agent: Agent, report: AgentReport) -> None:
-    interval_s = max(report.interval_s, _SHORTEST_S)
-    found = {
-        (job, tier): use.nbytes
-        for job, jobs_use in report.jobs.items()
-        for tier, use in jobs_use.tiers.items()
+    read: dict[TierName, dict[str, float]] = {tier: {} for tier in agent.use}
+    for job, use in report.jobs.items():
+        for tier, one in use.tiers.items():
+            read.setdefault(tier, {})[job] = one.nbytes
+    agent.use = {
+        tier: renewed(agent.use.get(tier, {}), nbytes, report.interval_s)
+        for tier, nbytes in read.items()
     }
-    for key in found.keys() - agent.use.keys():
-        agent.use[key] = Rate()
-    for key, rate in agent.use.items():
-        rate.add(found.get(key, 0), interval_s)

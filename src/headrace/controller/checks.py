@@ -9,8 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from headrace.core.errors import ReportError
-from headrace.wire.control import AgentAnnounced, AgentReport, Burst, HealthReport, JobAnnounced
+from headrace.wire.control import (
+    AgentAnnounced,
+    AgentReport,
+    Burst,
+    HealthReport,
+    JobAnnounced,
+    JobUse,
+)
 
 MOST_TIERS = 16
 """Tiers that one message may name."""
@@ -100,13 +109,12 @@ def check_agent_report(report: AgentReport) -> None:
             "workers": report.workers,
         }
     )
-    for job, use in report.jobs.items():
-        _check_amounts({"tensor_bytes": use.tensor_bytes, "raw_bytes": use.raw_bytes})
-        _check_amounts({"waiting": use.waiting})
-        _check_tiers(f"jobs[{job!r}].enforced", use.enforced)
-        _check_tiers(f"jobs[{job!r}].tiers", {name: one.nbytes for name, one in use.tiers.items()})
-        for one in use.tiers.values():
-            _check_amounts({"reads": one.reads, "queued_s": one.queued_s, "read_s": one.read_s})
+    # One look over what is right nearly always; names are only looked up for what is wrong.
+    if not _are_amounts(_numbers_of(report.jobs.values())):
+        for job, use in report.jobs.items():
+            _explain_use(job, use)
+    for tier in {tier for use in report.jobs.values() for tier in use.tiers | use.enforced}:
+        _check_names("tiers", (tier,))
 
 
 def check_burst(burst: str, message: Burst) -> None:
@@ -117,6 +125,24 @@ def check_burst(burst: str, message: Burst) -> None:
     """
     _check_names("burst", (burst, message.tier))
     _check_amounts({"nbytes": message.nbytes, "deadline_s": message.deadline_s})
+
+
+def _numbers_of(uses: Iterable[JobUse]) -> list[float]:
+    numbers = [0.0]
+    for use in uses:
+        numbers += (use.tensor_bytes, use.raw_bytes, use.waiting, *use.enforced.values())
+        for one in use.tiers.values():
+            numbers += (one.nbytes, one.reads, one.queued_s, one.read_s)
+    return numbers
+
+
+def _explain_use(job: str, use: JobUse) -> None:
+    counts = {"tensor_bytes": use.tensor_bytes, "raw_bytes": use.raw_bytes, "waiting": use.waiting}
+    _check_amounts({f"jobs[{job!r}].{name}": value for name, value in counts.items()})
+    _check_amounts({f"jobs[{job!r}].enforced[{t!r}]": value for t, value in use.enforced.items()})
+    for tier, one in use.tiers.items():
+        figures = msgspec.structs.asdict(one)
+        _check_amounts({f"jobs[{job!r}].tiers[{tier!r}].{n}": v for n, v in figures.items()})
 
 
 def _check_amounts(amounts: Mapping[str, float]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.controller.rates import Rate
+from headrace.controller.rates import renewed
 from headrace.controller.refusals import StaleReportError, UnknownJobError
 from headrace.core.errors import ReportError
 from headrace.wire.control import HealthReport, JobAnnounced
@@ -16,7 +16,6 @@ MOST_JOBS = 10_000
 MOST_SKIPPED = 1_000_000
 """Iterations that may be missing between two reports; a larger gap is a corrupt number."""
 
-_SHORTEST_S = 1e-3
 _TOLD_ONCE = ("weight", "guaranteed", "hosts", "world")
 
 
@@ -32,8 +31,8 @@ class Host:
     """The last one that it reported, or had done when it announced itself."""
 
     report: HealthReport | None = None
-    direct: dict[str, Rate] = field(default_factory=dict)
-    """Tier → what it reads from storage by itself."""
+    direct: dict[str, float] = field(default_factory=dict)
+    """Tier → what it reads from storage by itself [B/s]."""
 
 
 @dataclass(slots=True)
@@ -61,10 +60,7 @@ class Job:
 
     def direct_use(self, tier: str) -> dict[str, float]:
         """Return host → what it reads from ``tier`` by itself [B/s]."""
-        return {
-            name: host.direct[tier].bytes_per_s if tier in host.direct else 0.0
-            for name, host in self.hosts.items()
-        }
+        return {name: host.direct.get(tier, 0.0) for name, host in self.hosts.items()}
 
 
 class Jobs(Mapping[str, Job]):
@@ -146,7 +142,7 @@ class Jobs(Mapping[str, Job]):
                 "announce it with PUT first"
             )
         _require_next(name, host, report)
-        _meter_direct(host, report, now)
+        host.direct = renewed(host.direct, report.direct_bytes, now - host.seen)
         host.report, host.iteration, host.seen = report, report.iteration, now
         job.is_running = True
         return host
@@ -203,11 +199,3 @@ def _require_next(job: str, host: Host, report: HealthReport) -> None:
             f"iteration {report.iteration} of host {report.host!r} of job {job!r} lies "
             f"more than {MOST_SKIPPED} behind iteration {host.iteration}; count each by one"
         )
-
-
-def _meter_direct(host: Host, report: HealthReport, now: float) -> None:
-    interval_s = max(now - host.seen, _SHORTEST_S)
-    for tier in report.direct_bytes.keys() - host.direct.keys():
-        host.direct[tier] = Rate()
-    for tier, rate in host.direct.items():
-        rate.add(report.direct_bytes.get(tier, 0), interval_s)

@@ -6,14 +6,14 @@ and share that reader's part by what each read lately.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.controller.agents import Agent, Agents
+from headrace.controller.agents import Agents
 from headrace.controller.division import OPEN_SHARE, Floats, divide
-from headrace.controller.jobs import Job, Jobs
+from headrace.controller.jobs import Jobs
 from headrace.controller.standing import Standing
 from headrace.core.media import TierName
 
@@ -41,89 +41,104 @@ class Direct:
         return self.bytes_per_s * (OPEN_SHARE * even + (1.0 - OPEN_SHARE) * by_use)
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """One tier's quotas, divided."""
+
+    jobs: tuple[str, ...]
+    agents: tuple[str, ...]
+    parts: Floats
+    """``float64 [jobs, agents + 1]``, the hosts' own reads last [B/s]."""
+
+    columns: dict[str, list[float]]
+    """Agent → its part of each job's quota [B/s]."""
+
+    direct: dict[str, Direct]
+    """Job → its hosts' own reads."""
+
+    def held_by(self, jobs: tuple[str, ...], agents: tuple[str, ...]) -> Floats:
+        """Return the parts of others' names and order; infinite where there is none [B/s]."""
+        if (jobs, agents) == (self.jobs, self.agents):
+            return self.parts
+        found = np.full((len(jobs), len(agents) + 1), np.inf)
+        rows = {name: row for row, name in enumerate(self.jobs)}
+        columns = {name: column for column, name in enumerate(self.agents)}
+        to_row = [row for row, name in enumerate(jobs) if name in rows]
+        to_column = [c for c, name in enumerate(agents) if name in columns] + [len(agents)]
+        of_row = [rows[name] for name in jobs if name in rows]
+        of_column = [columns[n] for n in agents if n in columns] + [len(self.agents)]
+        found[np.ix_(to_row, to_column)] = self.parts[np.ix_(of_row, of_column)]
+        return found
+
+
+_NOTHING = Division((), (), np.zeros((0, 1)), {}, {})
+
+
 class Shares:
     """The division that holds until the next one."""
 
     def __init__(self) -> None:
-        self._orders: dict[str, Orders] = {}
-        self._direct: dict[str, dict[TierName, Direct]] = {}
+        self._tiers: dict[TierName, Division] = {}
 
     def orders(self, agent: str) -> Orders:
         """Return job → tier → bandwidth of one agent [B/s]."""
-        return self._orders.get(agent, {})
+        orders: Orders = {}
+        for tier, division in self._tiers.items():
+            for job, part in zip(division.jobs, division.columns.get(agent, ()), strict=False):
+                orders.setdefault(job, {})[tier] = part
+        return orders
 
     def direct(self, job: str, host: str) -> dict[TierName, float]:
         """Return tier → bandwidth of one host's own reads [B/s]."""
-        return {tier: direct.of(host) for tier, direct in self._direct.get(job, {}).items()}
+        return {
+            tier: division.direct[job].of(host)
+            for tier, division in self._tiers.items()
+            if job in division.direct
+        }
 
     def divide(self, standing: Standing, jobs: Jobs, agents: Agents) -> None:
         """Divide all quotas anew by what everybody read lately."""
-        tiers = {tier for quotas in standing.quotas.values() for tier in quotas}
-        before, direct_before = self._orders, self._direct
-        self._orders = {name: {} for name in agents}
-        self._direct = {name: {} for name in jobs}
-        for tier in sorted(tiers):
-            named = [job for name, job in jobs.items() if tier in standing.quotas.get(name, {})]
-            quotas = np.array([standing.quota(job.name, tier) for job in named])
-            readers = _readers(tier, agents)
-            held = _held(tier, named, readers, before, direct_before)
-            self._divide_tier(tier, quotas, named, readers, held)
+        tiers = sorted({tier for quotas in standing.quotas.values() for tier in quotas})
+        self._tiers = {tier: self._divide_tier(tier, standing, jobs, agents) for tier in tiers}
 
     def _divide_tier(
-        self,
-        tier: TierName,
-        quotas: Floats,
-        jobs: Sequence[Job],
-        readers: Sequence[tuple[Agent, float]],
-        held: Floats,
-    ) -> None:
-        direct = [job.direct_use(tier) for job in jobs]
-        totals = [sum(used.values()) for used in direct]
-        if not jobs:
-            return
-        use = np.array(
-            [
-                [*(agent.used(job.name, tier) for agent, _ in readers), total]
-                for job, total in zip(jobs, totals, strict=True)
-            ]
+        self, tier: TierName, standing: Standing, jobs: Jobs, agents: Agents
+    ) -> Division:
+        holders = [jobs[name] for name in standing.holders(tier) if name in jobs]
+        offered = {
+            agent.name: offer.bytes_per_s
+            for agent in agents.values()
+            for offer in agent.offers
+            if offer.tier == tier and offer.bytes_per_s > 0
+        }
+        if not holders:
+            return _NOTHING
+        names, readers = tuple(job.name for job in holders), tuple(offered)
+        used = [job.direct_use(tier) for job in holders]
+        totals = [sum(of_hosts.values()) for of_hosts in used]
+        capacity = np.array([*offered.values(), np.inf])
+        parts = divide(
+            np.array([standing.quota(name, tier) for name in names]),
+            _use(names, [agents[name].use.get(tier, {}) for name in readers], totals),
+            held=self._tiers.get(tier, _NOTHING).held_by(names, readers),
+            room=np.array([*offered.values(), DIRECT_ROOM * sum(offered.values()) or 1.0]),
+            capacity=capacity,
         )
-        offered = [most for _, most in readers]
-        room = np.array([*offered, DIRECT_ROOM * sum(offered) or 1.0])
-        parts = divide(quotas, use, held=held, room=room, capacity=np.array([*offered, np.inf]))
-        for job, row, used, total in zip(jobs, parts.tolist(), direct, totals, strict=True):
-            for (agent, _), part in zip(readers, row, strict=False):
-                self._orders[agent.name].setdefault(job.name, {})[tier] = part
-            self._direct[job.name][tier] = Direct(row[-1], used, total)
+        *columns, direct = parts.T.tolist()
+        return Division(
+            jobs=names,
+            agents=readers,
+            parts=parts,
+            columns=dict(zip(readers, columns, strict=True)),
+            direct={
+                name: Direct(*one) for name, *one in zip(names, direct, used, totals, strict=True)
+            },
+        )
 
 
-def _readers(tier: TierName, agents: Agents) -> list[tuple[Agent, float]]:
-    """Return the agents that offer a tier, and how much of it."""
-    return [
-        (agent, offer.bytes_per_s)
-        for agent in agents.values()
-        for offer in agent.offers
-        if offer.tier == tier and offer.bytes_per_s > 0
-    ]
-
-
-def _held(
-    tier: TierName,
-    jobs: Sequence[Job],
-    readers: Sequence[tuple[Agent, float]],
-    orders: dict[str, Orders],
-    direct: dict[str, dict[TierName, Direct]],
+def _use(
+    names: Sequence[str], by_agents: Sequence[Mapping[str, float]], direct: Sequence[float]
 ) -> Floats:
-    """Return the parts in force ``float64 [jobs, readers]``; infinite where none is [B/s]."""
-    none = Direct(np.inf, {}, 0.0)
-    return np.array(
-        [
-            [
-                *(
-                    orders.get(agent.name, {}).get(job.name, {}).get(tier, np.inf)
-                    for agent, _ in readers
-                ),
-                direct.get(job.name, {}).get(tier, none).bytes_per_s,
-            ]
-            for job in jobs
-        ]
-    )
+    """Return what each reader read lately ``float64 [jobs, agents + 1]`` [B/s]."""
+    columns = [[used.get(name, 0.0) for name in names] for used in by_agents]
+    return np.array([*columns, direct]).T

@@ -62,6 +62,10 @@ class Standing:
         found = self.quotas.get(job, {}).get(tier)
         return found.bytes_per_s if found else 0.0
 
+    def holders(self, tier: TierName) -> list[str]:
+        """Return the jobs that have a quota on a tier."""
+        return [job for job, quotas in self.quotas.items() if tier in quotas]
+
     def diagnosis(self, job: str) -> Diagnosed:
         """Return what is wrong with a job."""
         return self.diagnoses.get(job, UNDIAGNOSED)

@@ -47,6 +47,9 @@ from headrace.wire.control import (
 
 _SHORTEST_STEP_S = 1e-3
 
+_TOGETHER_S = 0.25
+"""Announcements within this time are divided for together [s]."""
+
 _MOST_SPREAD = 0.25
 """Reports are spread over this part of an iteration at most: later ones would be stale."""
 
@@ -87,6 +90,7 @@ class Steward:
         self.wall = wall
         self._shares = Shares()
         self._least_period_s = 0.0
+        self._divided_at = -math.inf
         self._restore()
 
     # What jobs say
@@ -103,7 +107,7 @@ class Steward:
         self.journal.put("host", f"{name}/{message.host}", HostRow(job=name, announced=message))
         if is_news and self.settles_until is None:
             self._join(name, self.jobs[name])
-            self._divide()
+            self._divide(at_most_every_s=_TOGETHER_S)
         return self._answer(name, message.host, message.step_time_s)
 
     def take_health(self, name: str, report: HealthReport) -> HealthAnswer:
@@ -184,7 +188,7 @@ class Steward:
         self._settle_if_complete()
         if self.settles_until is None:
             self._tell_tiers()
-            self._divide()
+            self._divide(at_most_every_s=_TOGETHER_S)
         return self._orders(agent)
 
     def take_agent_report(self, name: str, report: AgentReport) -> AgentOrders:
@@ -305,7 +309,12 @@ class Steward:
             agent.forget_job(name)
         self._divide()
 
-    def _divide(self) -> None:
+    def _divide(self, *, at_most_every_s: float = 0.0) -> None:
+        """Divide all quotas; many who come at once are served together, by the next tick."""
+        now = self.clock.now()
+        if now - self._divided_at < at_most_every_s:
+            return
+        self._divided_at = now
         self._shares.divide(self.books.standing, self.jobs, self.agents)
         hosts = sum(len(job.hosts) for job in self.jobs.values())
         self._least_period_s = hosts / self.limits.most_reports_per_s

@@ -177,7 +177,7 @@ def _agent_jobs(agent: Agent) -> dict[str, AgentJobView]:
         name: AgentJobView(
             ordered=dict(agent.ordered.get(name, {})),
             enforced=dict(agent.enforced.get(name, {})),
-            used={tier: rate.bytes_per_s for (of, tier), rate in agent.use.items() if of == name},
+            used={tier: used[name] for tier, used in agent.use.items() if name in used},
             waiting=reported[name].waiting if name in reported else 0,
         )
         for name in names
