@@ -6,8 +6,9 @@ holds: for the rest of this epoch, and for the next one. What is read now is wan
 place of the next epoch that is anywhere with equal chance, as the schedule's shuffle has it.
 
 Two rules decide what goes when there is no room. A *page cache* takes in everything, scans too,
-and drops all alike; once a scan is over, what it left behind is the oldest and goes first. The *clairvoyant* one drops what is used furthest in the future, whosever it
-is, and takes in nothing that is not used again: the rule of ``policy.nextuse``, on bytes.
+and drops all alike; once a scan is over, what it left behind is the oldest and goes first. The
+*clairvoyant* one drops what is used furthest in the future, whosever it is, and takes in nothing
+that is not used again: the rule of ``policy.nextuse``, on bytes.
 """
 
 from __future__ import annotations

@@ -40,11 +40,10 @@ def share(caps: Floats, *, usage: Floats, capacity: Floats, weights: Floats) -> 
         capacity: >= 0, [resources].
         weights: > 0, [flows].
     """
-    rates = caps.copy()
     bottleneck = np.full(caps.size, OWN_CAP, dtype=np.int8)
-    left = capacity - caps @ usage
-    if left.min() >= 0:
-        return Shares(rates, bottleneck)
+    if (caps @ usage <= capacity).all():
+        return Shares(caps, bottleneck)
+    rates = caps.copy()
     flows = _Flows(caps, weights, np.argsort(caps / weights))
     rising = np.ones(caps.size, dtype=bool)
     left = capacity.copy()

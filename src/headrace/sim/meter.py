@@ -52,7 +52,8 @@ class Measured(NamedTuple):
     hit_rate: float
 
 
-_BYTES, _LATENCY, _SQUARE, _QUEUED, _THROTTLED, _CORES, _HITS = range(7)
+_BYTES, _LATENCY = 0, 1
+"""Rows of the sums: bytes, then what they are weighted with: latency, its square, and so on."""
 
 
 class Meter:
@@ -75,18 +76,14 @@ class Meter:
         read = rates * flow.dt
         pace = np.minimum(self._under_way, flow.room) / np.maximum(rates, 1.0)
         beyond = np.maximum(pace - flow.served_s - flow.crowd_s, 0.0)
-        on_cores = bottleneck == flow.cores
-        throttled = np.where(flow.throttled & (bottleneck == OWN_CAP), beyond, 0.0)
-        queued = np.where((bottleneck != OWN_CAP) & ~on_cores, beyond, 0.0) + flow.crowd_s
+        own_cap = bottleneck == OWN_CAP
+        on_cores = beyond * (bottleneck == flow.cores)
+        throttled = beyond * (flow.throttled & own_cap)
+        queued = flow.crowd_s + beyond * ~own_cap - on_cores
         latency = flow.served_s + queued + throttled
-        sums = self._sums
-        sums[_BYTES] += read
-        sums[_LATENCY] += read * latency
-        sums[_SQUARE] += read * latency * latency
-        sums[_QUEUED] += read * queued
-        sums[_THROTTLED] += read * throttled
-        sums[_CORES] += read * np.where(on_cores, beyond, 0.0)
-        sums[_HITS] += read * flow.hit_rates
+        seconds = (latency, latency * latency, queued, throttled, on_cores, flow.hit_rates)
+        self._sums[_BYTES] += read
+        self._sums[_LATENCY:] += read * np.array(seconds)
 
     def take(self, job: int) -> Measured:
         """Return what was measured since the last call; where nothing was read, the same again."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -17,7 +15,7 @@ from headrace.sim.meter import Flow, Meter
 from headrace.sim.paths import Paths
 from headrace.sim.policies import Omniscient, Truth
 from headrace.sim.quotas import Quotas
-from headrace.sim.waiting import waiting_s
+from headrace.sim.waiting import Waiting
 
 Floats = npt.NDArray[np.float64]
 
@@ -65,7 +63,9 @@ class Plant:
         self._scatter = Scatter(len(jobs), seed=seed, purpose=EXTENTS)
         self._cold = np.zeros((2, len(jobs)))
         self._cold[1] = 1.0
-        self._service_s, self._devices = _devices(estate)
+        self._waiting = _waiting(estate)
+        self._nobody = np.zeros(len(jobs), dtype=bool)
+        self._steady = np.ones(len(jobs))
         self._since_cached = np.zeros(len(jobs))
         self._scanned = 0.0
         self._quanta = 0
@@ -93,9 +93,9 @@ class Plant:
         fleet, paths, dt = self._fleet, self._paths, self._quantum_s
         room = np.maximum(fleet.limit - fleet.fetched, 0.0)
         served = paths.service_s * self._coldness()
-        part = np.clip((now + dt - fleet.open_from) / dt, 0.0, 1.0)
+        part = np.minimum(np.maximum((now + dt - fleet.open_from) / dt, 0.0), 1.0)
         caps = np.minimum(room / dt, self._under_way / served * part)
-        throttled = np.zeros(caps.size, dtype=bool)
+        throttled = self._nobody
         if self._quotas.limited:
             most = self._quotas.most(dt, paths.read)
             throttled = most < caps
@@ -122,16 +122,15 @@ class Plant:
         moved = flow.shares.rates * flow.dt
         self._fleet.fetched += moved
         self._since_cached += moved
-        read = self._paths.read * moved[:, None]
-        self.read_bytes += read.sum(axis=0)
+        self.read_bytes += moved @ self._paths.read
         if self._quotas.limited:
-            self._quotas.spend(flow.dt, read)
+            self._quotas.spend(flow.dt, self._paths.read * moved[:, None])
         self.meter.add(flow)
 
     def _waits(self, rates: Floats, capacity: Floats) -> Floats:
         """Return how long a read waits for each tier's devices [s], ``[tiers]``."""
-        idle = (capacity - rates @ self._paths.usage)[:-1] / self._paths.capacity[:-1]
-        return waiting_s(self._service_s, np.clip(1.0 - idle, 0.0, 1.0), self._devices)
+        idle = (capacity - rates @ self._paths.usage) / self._paths.capacity
+        return self._waiting.at(1.0 - idle[:-1])
 
     def _look_up(self, *, under_scan: bool) -> None:
         usual = self.cache.hit_rates()
@@ -144,7 +143,7 @@ class Plant:
         """Return how much longer than usual each job's reads are served, as factors."""
         extra, lasts = self._cold
         if not extra.any():
-            return np.ones(extra.size)
+            return self._steady
         since = self._fleet.fetched - self._fleet.started_at_bytes
         left = np.clip(1.0 - since / lasts, 0.0, 1.0)
         extra[left <= 0.0] = 0.0
@@ -182,11 +181,11 @@ def _cache(estate: Estate, fleet: Fleet, abilities: Abilities) -> Cache:
     )
 
 
-def _devices(estate: Estate) -> tuple[Floats, Floats]:
-    """Return (time of a nominal read, number of devices) of each tier."""
-    carriers: Sequence[tuple[float, float]] = [
-        (carrier.service_s(estate.nominal_request_bytes), float(carrier.devices))
-        for carrier in estate.tiers.values()
-    ]
-    service, devices = np.array(carriers).T
-    return service, devices
+def _waiting(estate: Estate) -> Waiting:
+    """Return the queues before the tiers' devices, for reads of nominal size."""
+    carriers = estate.tiers.values()
+    nominal = estate.nominal_request_bytes
+    return Waiting(
+        np.array([carrier.service_s(nominal) for carrier in carriers]),
+        np.array([float(carrier.devices) for carrier in carriers]),
+    )

@@ -49,5 +49,5 @@ class Quotas:
 
     def spend(self, dt: float, read: Floats) -> None:
         """Take what was read [bytes], ``[jobs, tiers]``, after what ``dt`` seconds added."""
-        tokens = self._tokens + self._rates * dt - read
-        self._tokens = np.clip(tokens, 0.0, self._rates * self._burst_s)
+        tokens = np.maximum(self._tokens + self._rates * dt - read, 0.0)
+        self._tokens = np.minimum(tokens, self._rates * self._burst_s)

@@ -11,19 +11,25 @@ MOST_BUSY = 0.98
 """Utilisation above which the formula is not followed: closed loops bound the wait there."""
 
 
-def waiting_s(
-    service_s: Floats, busy: Floats, devices: Floats, *, variation: float = 1.0
-) -> Floats:
-    """Return the mean wait before service in an M/G/k queue [s], element by element.
+class Waiting:
+    """Mean waits before service in M/G/k queues, one for each tier.
 
     Exact for one device (Pollaczek-Khinchine), else Sakasegawa's approximation.
-
-    Args:
-        service_s: Mean time of one request on one device [s].
-        busy: Utilisation, 0 to 1.
-        devices: Requests that are served at a time.
-        variation: Squared coefficient of variation of the service time.
     """
-    load = np.minimum(busy, MOST_BUSY)
-    crowd = load ** (np.sqrt(2.0 * (devices + 1.0)) - 1.0) / (devices * (1.0 - load))
-    return (1.0 + variation) / 2.0 * service_s * crowd
+
+    def __init__(self, service_s: Floats, devices: Floats, *, variation: float = 1.0) -> None:
+        """Describe the queues.
+
+        Args:
+            service_s: Mean time of one request on one device [s].
+            devices: Requests that are served at a time.
+            variation: Squared coefficient of variation of the service time.
+        """
+        self._factor = (1.0 + variation) / 2.0 * service_s / devices
+        self._power = np.sqrt(2.0 * (devices + 1.0)) - 1.0
+
+    def at(self, busy: Floats) -> Floats:
+        """Return the mean waits at these utilisations, 0 to 1 [s]."""
+        load = np.minimum(np.maximum(busy, 0.0), MOST_BUSY)
+        waits: Floats = self._factor * load**self._power / (1.0 - load)
+        return waits

@@ -127,7 +127,7 @@ class World:
         """
         fleet = self._fleet
         able = (fleet.asked <= end) & (fleet.fetched >= fleet.needed)
-        for job in np.flatnonzero(able).tolist():
+        for job in able.nonzero()[0].tolist():
             had, has = float(before[job]), float(fleet.fetched[job])
             pace = (has - had) / self._quantum_s
             while (asked := float(fleet.asked[job])) <= end:
