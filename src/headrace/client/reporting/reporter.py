@@ -29,7 +29,7 @@ from headrace.wire.endpoint import Endpoint
 
 logger = logging.getLogger("headrace.client")
 
-LEAST_S = 0.1
+LEAST_S = 0.2
 """Least time between two times that a rank speaks; faster steps are told together [s]."""
 
 MOST_MOMENTS = 4096
@@ -80,6 +80,9 @@ class Reporter:
         self._announced_step: int | None = None
         self._voice: Voice | None = None
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._waits_for_steps = False
+        """Whether the thread has to be woken at the next step; else it wakes by itself soon."""
+
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="headrace-report", daemon=True)
 
@@ -94,7 +97,9 @@ class Reporter:
         """Leave word of a step that was handed over. For the training thread."""
         self._moments.append(Moment(self._iterations, step, wait_s, ready_steps, counts))
         self._iterations += 1
-        self._ring()
+        if self._waits_for_steps:
+            self._waits_for_steps = False
+            self._ring()
 
     def statistics(self) -> ControlStatistics:
         """Describe how the loader and its controller stand."""
@@ -158,7 +163,10 @@ class Reporter:
 
     def _wait(self, voice: Voice) -> None:
         now = time.monotonic()
-        speak_s = self._speak_in(now)
+        self._waits_for_steps = True
+        speak_s = self._speak_in(now)  # only now: a step that comes from here on rings
+        if speak_s is not None:
+            self._waits_for_steps = False
         wait_s = voice.due_in(now) if speak_s is None else min(voice.due_in(now), speak_s)
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)

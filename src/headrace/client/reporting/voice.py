@@ -20,7 +20,7 @@ from headrace.core.media import TierName
 from headrace.wire.control import HealthAnswer, JobAnnounced
 from headrace.wire.endpoint import Endpoint
 
-KEEP_ALIVE_S = 15.0
+KEEP_ALIVE_S = 10.0
 """A job that trains nothing for so long says that it is still there [s]."""
 
 SELF = ""
@@ -55,6 +55,7 @@ class Voice:
         self._tally = Tally(ranks)
         self._origins = Origins()
         self._unsent: Figures | None = None
+        self._next_iteration = 0
         self._taken_at = self._spoke_at = now
 
     @property
@@ -147,7 +148,7 @@ class Voice:
             ranks=total.ranks,
             interval_s=max(now - self._taken_at, _SHORTEST_S),
         )
-        self._taken_at = now
+        self._taken_at, self._next_iteration = now, iteration
         answer = self._link.report(report)
         self._answered(answer, now, iteration=iteration, ranks=self._tally.ranks)
 
@@ -176,4 +177,5 @@ class Voice:
                 self._tally.remove(name)
 
     def _announcement(self, announce: Announce) -> JobAnnounced:
-        return announce(self.host, self.word.boot, self.word.iteration + 1)
+        done = max(self._next_iteration, self.word.iteration + 1)
+        return announce(self.host, self.word.boot, done)

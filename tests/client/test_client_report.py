@@ -1,0 +1,128 @@
+"""The message about one host: its shares, its tiers and its length."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, seed
+from hypothesis import strategies as st
+
+from headrace.client.reporting.figures import Figures
+from headrace.client.reporting.origins import Origins
+from headrace.client.reporting.report import encoded, health_report
+from headrace.wire.control import MOST_REPORT_BYTES, HealthReport
+
+AMOUNT = st.integers(0, 2**62)
+TIME = st.floats(0, 1e12)
+TIERS = st.dictionaries(st.text("abcdefgh-", max_size=24), AMOUNT, max_size=12)
+
+
+def figures(**changes: object) -> Figures:
+    values: dict[str, object] = {
+        "iteration": 5,
+        "step": 9,
+        "step_time_s": 1.0,
+        "wait_s": 0.25,
+        "queue_depth": 3.0,
+        "queue_capacity": 8.0,
+        "latency_s": 0.0123456,
+        "latency_cv": 0.5,
+        "upcoming_bytes": (100, 200, 300),
+    }
+    return Figures(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def report_of(told: Figures, origins: Origins | None = None) -> HealthReport:
+    return health_report(told, origins or Origins(), host="h", boot="b", ranks=2, interval_s=2.0)
+
+
+@seed(5)
+@given(
+    st.builds(
+        Figures,
+        iteration=AMOUNT,
+        step=AMOUNT,
+        step_time_s=TIME,
+        wait_s=TIME,
+        queue_depth=TIME,
+        queue_capacity=TIME,
+        latency_s=TIME,
+        latency_cv=TIME,
+        upcoming_bytes=st.lists(AMOUNT, max_size=8).map(tuple),
+        queued_s=TIME,
+        throttled_s=TIME,
+        read_s=TIME,
+        transform_s=TIME,
+        tier_bytes=TIERS,
+        hit_bytes=st.just({}),
+        direct_bytes=AMOUNT,
+        wire_bytes=AMOUNT,
+    )
+)
+def test_a_report_is_shorter_than_a_kilobyte_and_its_shares_are_shares(told: Figures) -> None:
+    origins = Origins()
+    origins.note(told)
+    report = health_report(
+        told, origins, host="h" * 80, boot="b" * 16, ranks=10_000, interval_s=1e-3
+    )
+    body = encoded(report)
+    assert len(body) < MOST_REPORT_BYTES
+    again = msgspec.json.decode(body, type=HealthReport)
+    for share in (again.queue_share, again.throttled_share, again.transform_share, again.hit_rate):
+        assert 0 <= share <= 1
+    assert sum(again.split.values()) <= 1.01
+
+
+def test_shares_are_of_the_time_of_reads() -> None:
+    report = report_of(figures(queued_s=1.0, throttled_s=2.0, read_s=5.0, transform_s=2.0))
+    assert report.queue_share == 0.125
+    assert report.throttled_share == 0.25
+    assert report.transform_share == 0.2
+
+
+def test_rates_are_per_second_since_the_report_before() -> None:
+    report = report_of(figures(tier_bytes={"hdd": 600}, direct_bytes=400, wire_bytes=1000))
+    assert report.read_bytes_per_s == 500
+    assert report.nic_bytes_per_s == 700
+    assert report.direct_bytes == {"hdd": 400}
+
+
+def test_the_next_batch_is_told_apart_from_those_after_it() -> None:
+    report = report_of(figures())
+    assert report.next_bytes == 100
+    assert report.upcoming_bytes == (200, 300)
+
+
+def test_bytes_that_nobody_names_a_tier_of_are_of_the_hard_disks() -> None:
+    assert report_of(figures(tier_bytes={"": 10})).split == {"hdd": 1.0}
+
+
+def test_own_reads_belong_to_the_tier_that_agents_read_where_no_cache_helps() -> None:
+    origins = Origins()
+    told = figures(
+        tier_bytes={"ssd": 900, "archive": 100}, hit_bytes={"ssd": 900}, direct_bytes=1000
+    )
+    origins.note(told)
+    report = report_of(told, origins)
+    assert report.direct_bytes == {"archive": 1000}
+    assert report.split == {"archive": 0.55, "ssd": 0.45}
+    assert report.hit_rate == 0.45
+
+
+def test_a_report_without_hits_tells_of_misses_once_there_is_a_cache() -> None:
+    origins = Origins()
+    assert report_of(figures(tier_bytes={"hdd": 10}), origins).hit_rate == 1.0
+    origins.note(figures(tier_bytes={"ssd": 10}, hit_bytes={"ssd": 10}))
+    assert report_of(figures(tier_bytes={"hdd": 10}), origins).hit_rate == 0.0
+
+
+def test_distant_batches_are_left_out_where_there_is_no_room() -> None:
+    report = report_of(figures(upcoming_bytes=tuple([2**62] * 8)))
+    long = msgspec.structs.replace(report, host="h" * 520)
+    told = msgspec.json.decode(encoded(long), type=HealthReport)
+    assert 0 < len(told.upcoming_bytes) < 7
+    assert told.upcoming_bytes == report.upcoming_bytes[: len(told.upcoming_bytes)]
+
+
+def test_measured_numbers_have_four_digits() -> None:
+    assert report_of(figures()).io_latency_s == pytest.approx(0.01235)

@@ -1,0 +1,363 @@
+"""A loader that reports to a controller: one that works, one that is away, one that lies."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_controller import FakeController, Said, refusal
+
+from headrace import Loader, Pipeline
+from headrace.client.reporting import reporter as reporting
+from headrace.core.errors import ConfigError
+from headrace.wire.control import MOST_REPORT_BYTES, HealthAnswer
+
+BATCH = 4
+
+
+@pytest.fixture
+def controller() -> Iterator[FakeController]:
+    controller = FakeController()
+    yield controller
+    controller.close()
+
+
+@pytest.fixture(autouse=True)
+def quick_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of a few milliseconds are reported one by one."""
+    monkeypatch.setattr(reporting, "LEAST_S", 0.0)
+
+
+@contextmanager
+def loading(dataset: Path, controller: FakeController | str, **options: Any) -> Iterator[Loader]:
+    address = controller if isinstance(controller, str) else controller.address
+    options = {"pipeline": Pipeline([]), "batch_size": BATCH, "controller": address, **options}
+    with Loader(str(dataset), **options) as loader:
+        yield loader
+
+
+def step_by_step(loader: Loader, controller: FakeController, *, steps: int | None = None) -> int:
+    """Take steps, each after the one before was reported."""
+    taken = 0
+    for _ in loader:
+        taken += 1
+        goal = controller.reports[-1].iteration + 1 if controller.reports else 0
+        controller.wait_for(lambda goal=goal: _iteration(controller) >= goal)
+        if taken == steps:
+            break
+    return taken
+
+
+def _iteration(controller: FakeController) -> int:
+    return controller.reports[-1].iteration if controller.reports else -1
+
+
+def bytes_of(loader: Loader) -> list[list[bytes]]:
+    return [[np.asarray(batch["sample"]).tobytes()] for batch in loader]
+
+
+def test_a_job_is_announced_with_what_it_will_read(
+    dataset: Path, controller: FakeController
+) -> None:
+    with loading(dataset, controller, job_title="vision", job_weight=2.5) as loader:
+        controller.wait_for(lambda: bool(controller.announced))
+        told = controller.announced[0]
+        whole = loader.job.lengths(loader.job.schedule.batch(0).samples).sum()
+    assert (told.title, told.weight, told.world, told.hosts) == ("vision", 2.5, 1, 1)
+    assert told.upcoming_bytes[0] == whole
+    assert len(told.upcoming_bytes) == 8
+
+
+def test_each_iteration_is_reported_once_and_in_order(
+    dataset: Path, controller: FakeController
+) -> None:
+    with loading(dataset, controller) as loader:
+        steps = step_by_step(loader, controller)
+        lengths = loader.job.lengths(loader.job.schedule.batch(1).samples)
+    assert [report.iteration for report in controller.reports] == list(range(steps))
+    assert [report.step for report in controller.reports] == list(range(steps))
+    assert {report.boot for report in controller.reports} == {controller.announced[0].boot}
+    assert max(controller.lengths) < MOST_REPORT_BYTES
+    first = controller.reports[0]
+    assert first.next_bytes == lengths.sum()
+    assert first.queue_capacity == 8
+    assert first.direct_bytes["hdd"] > 0
+    assert first.split == {"hdd": 1.0}
+
+
+def test_a_controller_is_found_through_the_environment(
+    dataset: Path, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_CONTROLLER", controller.address)
+    with Loader(str(dataset), batch_size=BATCH) as loader:
+        controller.wait_for(lambda: bool(controller.announced))
+        assert loader.statistics().control is not None
+    with Loader(str(dataset), batch_size=BATCH, controller="") as loader:
+        assert loader.statistics().control is None
+
+
+def test_statistics_show_what_the_controller_said(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.answer = HealthAnswer(
+        score=34.5, level="danger", mode="thrash", reason="why", quotas={"hdd": 1e9}
+    )
+    with loading(dataset, controller) as loader:
+        step_by_step(loader, controller, steps=2)
+        control = loader.statistics().control
+        assert control is not None
+        assert (control.score, control.level, control.mode) == (34.5, "danger", "thrash")
+        assert control.quotas == {"hdd": 1e9}
+        assert control.speaks
+        assert not control.away
+        assert control.answered_ago_s is not None
+
+
+def test_the_host_leaves_when_its_loader_is_closed(
+    dataset: Path, controller: FakeController
+) -> None:
+    with loading(dataset, controller) as loader:
+        step_by_step(loader, controller, steps=1)
+    assert controller.left == [f"host={controller.announced[0].host}"]
+
+
+def test_reports_come_as_seldom_as_the_controller_asks(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.answer = HealthAnswer(score=80.0, level="healthy", mode="none", every=3)
+    with loading(dataset, controller) as loader:
+        controller.wait_for(lambda: bool(controller.announced))
+        time.sleep(0.05)  # until the answer was taken
+        for _ in loader:
+            time.sleep(0.05)
+    iterations = [report.iteration for report in controller.reports]
+    assert iterations
+    assert all(later - sooner >= 3 for sooner, later in itertools.pairwise(iterations))
+
+
+def test_a_controller_that_lost_its_memory_is_told_of_the_job_again(
+    dataset: Path, controller: FakeController
+) -> None:
+    with loading(dataset, controller) as loader:
+        step_by_step(loader, controller, steps=2)
+        done = controller.reports[-1].iteration + 1
+        controller.forget()
+        controller.announced.clear()
+        next(iter(loader))
+        controller.wait_for(lambda: _iteration(controller) >= done)
+    assert controller.announced[0].iteration >= done
+    assert controller.announced[0].boot == controller.reports[0].boot
+
+
+def test_a_report_whose_answer_was_lost_does_no_harm(
+    dataset: Path, controller: FakeController
+) -> None:
+    with loading(dataset, controller) as loader:
+        step_by_step(loader, controller, steps=2)
+        refusals = iter([refusal(409, "stale-report")])
+
+        def once() -> Said | None:
+            said = next(refusals)
+            controller.instead = None
+            return said
+
+        controller.instead = once
+        next(iter(loader))
+        controller.wait_for(lambda: _iteration(controller) >= 2)
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        pytest.param(lambda: (200, b"<html>"), id="garbage"),
+        pytest.param(lambda: (200, b'{"score": 1, "level": "x", "mode": "y", "every": 0}'), id="0"),
+        pytest.param(
+            lambda: (200, b'{"score":1,"level":"x","mode":"y","quotas":{"hdd":-5}}'), id="negative"
+        ),
+        pytest.param(lambda: (200, b'{"score": 1e999}'), id="infinite"),
+        pytest.param(lambda: refusal(401, "unauthorized"), id="wrong-token"),
+        pytest.param(lambda: refusal(400, "bad-request"), id="refused"),
+        pytest.param(lambda: refusal(500, "internal"), id="broken"),
+        pytest.param(lambda: (404, b"no such page"), id="another-service"),
+        pytest.param(lambda: None, id="closes"),
+    ],
+)
+def test_a_controller_that_answers_nonsense_is_complained_of_once_and_disturbs_nobody(
+    dataset: Path,
+    controller: FakeController,
+    instead: Callable[[], Said | None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.client.reporting.link.FIRST_DELAY_S", 0.01)
+    controller.instead = instead
+    with Loader(str(dataset), batch_size=BATCH) as plain:
+        wanted = bytes_of(plain)
+    with caplog.at_level(logging.WARNING), loading(dataset, controller) as loader:
+        assert bytes_of(loader) == wanted
+        controller.wait_for(lambda: controller.requests >= 2)
+        control = loader.statistics().control
+        assert control is not None
+        assert control.away
+        assert control.direct_bytes_per_s is None
+    warned = [record for record in caplog.records if controller.address in record.getMessage()]
+    assert len(warned) == 1
+    assert "training goes on" in warned[0].getMessage()
+
+
+def test_a_controller_that_hangs_holds_up_neither_steps_nor_the_end(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.instead = controller.hang
+    begin = time.monotonic()
+    with loading(dataset, controller) as loader:
+        steps = sum(1 for _ in loader)
+        assert time.monotonic() - begin < 2
+        controller.wait_for(lambda: controller.requests >= 1)
+        closing = time.monotonic()
+    assert steps == len(loader)
+    assert time.monotonic() - closing < 2
+
+
+def test_a_loader_starts_without_its_controller_and_meets_it_later(
+    dataset: Path, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.client.reporting.link.FIRST_DELAY_S", 0.01)
+    port = controller.port
+    controller.close()
+    with loading(dataset, f"http://127.0.0.1:{port}") as loader:
+        for _ in loader:
+            time.sleep(0.05)
+        returned = FakeController(port)
+        try:
+            deadline = time.monotonic() + 10
+            while not returned.reports and time.monotonic() < deadline:
+                next(iter(loader))
+                time.sleep(0.02)
+            assert returned.reports
+            assert returned.announced[0].iteration >= len(loader) // 2
+        finally:
+            returned.close()
+
+
+def test_quotas_stay_when_the_controller_goes(dataset: Path, controller: FakeController) -> None:
+    controller.answer = HealthAnswer(score=50.0, level="tight", mode="none", quotas={"hdd": 5e8})
+    with loading(dataset, controller) as loader:
+        step_by_step(loader, controller, steps=1)
+        controller.instead = lambda: None
+        for _ in loader:
+            time.sleep(0.01)
+        control = loader.statistics().control
+        assert control is not None
+        assert control.direct_bytes_per_s == 5e8
+
+
+def test_direct_reads_keep_to_the_quota_and_the_batches_stay_the_same(
+    dataset: Path, controller: FakeController
+) -> None:
+    with Loader(str(dataset), batch_size=BATCH) as plain:
+        total = int(plain.job.lengths(np.arange(len(plain.job.sources[0].index))).sum())
+        wanted = bytes_of(plain)
+    controller.answer = HealthAnswer(
+        score=50.0, level="tight", mode="none", quotas={"hdd": total / 1.0}
+    )
+    with loading(dataset, controller, prefetch_steps=1) as loader:
+        _wait_until_limited(loader)
+        begin = time.monotonic()
+        assert bytes_of(loader) == wanted
+        took_s = time.monotonic() - begin
+        throttled_s = loader.summary().counts.throttled_s
+        controller.wait_for(lambda: any(r.throttled_share > 0 for r in controller.reports))
+    assert 0.4 < took_s < 3
+    assert throttled_s > 0.3
+
+
+def _wait_until_limited(loader: Loader) -> None:
+    deadline = time.monotonic() + 10
+    while (control := loader.statistics().control) is None or control.direct_bytes_per_s is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_quota_of_nothing_does_not_hold_up_closing(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.answer = HealthAnswer(score=5.0, level="critical", mode="none", quotas={"hdd": 0.0})
+    with loading(dataset, controller) as loader:
+        _wait_until_limited(loader)
+        iter(loader)
+        begin = time.monotonic()
+    assert time.monotonic() - begin < 2
+
+
+def test_two_ranks_of_a_host_report_as_one_and_share_its_quota(
+    dataset: Path, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    controller.answer = HealthAnswer(score=50.0, level="tight", mode="none", quotas={"hdd": 4e8})
+    with (
+        loading(dataset, controller, rank=0, world=2) as first,
+        loading(dataset, controller, rank=1, world=2) as second,
+    ):
+        for _ in zip(first, second, strict=True):
+            goal = _iteration(controller) + 1
+            controller.wait_for(lambda goal=goal: _iteration(controller) >= goal)
+        shares = [loader.statistics().control for loader in (first, second)]
+    iterations = [report.iteration for report in controller.reports]
+    assert iterations == sorted(set(iterations))
+    assert controller.reports[-1].ranks == 2
+    assert {told.hosts for told in controller.announced} == {1}
+    assert {told.host for told in controller.announced} == {controller.reports[0].host}
+    assert [share.speaks for share in shares if share] == [True, False]
+    assert [share.direct_bytes_per_s for share in shares if share] == [2e8, 2e8]
+    assert controller.reports[-1].next_bytes == sum(
+        int(loader.job.lengths(loader.job.schedule.shard(len(first), rank, 2).samples).sum())
+        for rank, loader in enumerate((first, second))
+    )
+
+
+def test_when_the_speaker_closes_another_rank_goes_on_and_the_job_does_not_end(
+    dataset: Path, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with (
+        loading(dataset, controller, rank=0, world=2) as first,
+        loading(dataset, controller, rank=1, world=2) as second,
+    ):
+        for _ in zip(first, second, strict=True):
+            goal = _iteration(controller) + 1
+            controller.wait_for(lambda goal=goal: _iteration(controller) >= goal)
+        first.close()
+        assert controller.left == []
+        before = _iteration(controller)
+        for _ in second:
+            time.sleep(0.02)
+        controller.wait_for(lambda: _iteration(controller) > before)
+    assert {report.boot for report in controller.reports} == {controller.reports[0].boot}
+    iterations = [report.iteration for report in controller.reports]
+    assert iterations == sorted(set(iterations))
+    assert len(controller.left) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("controller", "controller:7410", "controller address"),
+        ("controller", 7410, "an address or None"),
+        ("job_weight", 0, "job_weight"),
+        ("job_weight", float("nan"), "job_weight"),
+        ("job_title", None, "job_title"),
+    ],
+)
+def test_a_wrong_option_is_refused_at_once(
+    dataset: Path, option: str, value: object, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Loader(str(dataset), batch_size=BATCH, **{option: value})
