@@ -134,6 +134,6 @@ def shelf_in(directory: Path, samples: float) -> Iterator[Shelf]:
     try:
         yield shelf
     finally:
-        shelf.tier.close()
+        shelf.file.close()
         for job in shelf.jobs.values():
             job.release()

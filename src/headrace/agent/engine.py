@@ -19,7 +19,7 @@ from headrace.agent.atlas import Atlas
 from headrace.agent.config import AgentConfig
 from headrace.agent.fasttier.trips import Trips, open_fast_tier
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
-from headrace.agent.plan import AgentPlan
+from headrace.agent.plan import AgentPlan, Cache
 from headrace.agent.tasks import (
     Done,
     Failed,
@@ -64,6 +64,7 @@ from headrace.policy.lookahead_events import (
     ServeRaw,
     Start,
     Tick,
+    Visit,
 )
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.window import WindowLimits
@@ -200,8 +201,10 @@ class Engine:
         self, job: OpenJob, message: RegisterJob, atlas: Atlas, sources: Sequence[ServedSource]
     ) -> AgentPlan:
         """Return a job's schedule as it falls to this agent."""
-        tiers = [source.tier for source in sources]
-        return AgentPlan(job, message, self.config.name, atlas.find(message.places), tiers)
+        tiers, holders = [source.tier for source in sources], self.fast.holders(job, sources)
+        cache = Cache(self._cache_tier, holders) if holders else None
+        where = atlas.find(message.places)
+        return AgentPlan(job, message, self.config.name, where, tiers, cache=cache)
 
     def follow(self, name: str, roster: tuple[RosterEntry, ...], places: str) -> None:
         """Go on with a job whose samples fall to the agents in another way.
@@ -324,6 +327,14 @@ class Engine:
         """Return how many samples of each job a request waits for and no task prepares yet."""
         return self._queue.waiting()
 
+    def upcoming(self, job: str) -> list[Visit]:
+        """Return a job's visits that are foreseen and not started, those due first in front."""
+        return self._queue.upcoming(job)
+
+    def tier_of(self, job: ServedJob, source: int, *, hit: bool) -> TierName:
+        """Return the tier that a sample of one of a job's sources was read from."""
+        return self._cache_tier if hit else job.sources[source].tier
+
     def limits(self, job: str) -> bool:
         """Return whether a job has a quota."""
         return self._queue.limits(job)
@@ -399,8 +410,7 @@ class Engine:
         self._plan_wake()
 
     def close(self) -> None:
-        """Release timers and the fast disk; memory goes with the process."""
-        self.fast.close()
+        """Release timers; memory and the fast tier's file go with the process."""
         if self._wake is not None:
             self._wake.cancel()
 
@@ -440,7 +450,8 @@ class Engine:
         place = job.open.place(visit.sample)
         source = job.sources[place.source]
         errand = self.fast.begin(action.ticket, job, visit, place)
-        tier = self._cache_tier if errand is not None and errand.kept else source.tier
+        hit = errand is not None and errand.kept is not None
+        tier = self.tier_of(job, place.source, hit=hit)
         self._readings[action.ticket] = Reading(
             visit.job, tier, place.location.length, action.throttled_s
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,15 @@ from headrace.wire.messages import RegisterJob
 
 _FIRST_GUESS_BYTES = {"image": 1 << 20, "video": 16 << 20, "audio": 4 << 20, "text": 64 << 10}
 _OTHER_GUESS_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The agent's own copies of samples."""
+
+    tier: TierName
+    holds: Sequence[Callable[[int], bool]]
+    """For each source: whether there is a copy of a row now."""
 
 
 class AgentPlan:
@@ -38,6 +48,8 @@ class AgentPlan:
         agent: str,
         where: Whereabouts | None = None,
         tiers: Sequence[TierName] = (),
+        *,
+        cache: Cache | None = None,
     ) -> None:
         names = [entry.name for entry in message.roster]
         self._job = job
@@ -45,6 +57,7 @@ class AgentPlan:
         self._own = names.index(agent) if agent in names else -1
         self._where = where
         self._tiers = tuple(tiers) or (OTHER_TIER,) * len(job.sources)
+        self._cache = cache
         self._placement = Placement(message.roster, where.holders if where else ())
         self._kinds = [source.index.kinds for source in job.sources]
         self._costs = [source.index.costs for source in job.sources]
@@ -74,6 +87,8 @@ class AgentPlan:
         """Return the tier that a sample lies on, and how many bytes it has there."""
         source, row = self._split(sample)
         length = int(self._job.sources[source].index.lengths[row])
+        if self._cache is not None and self._cache.holds[source](row):
+            return Stored(tier=self._cache.tier, nbytes=length)
         return Stored(tier=self._tiers[source], nbytes=length)
 
     def is_beside(self, sample: int) -> bool | None:

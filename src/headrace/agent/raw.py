@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
+from headrace.agent.fasttier.through import Errand, Passage, fetch
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Preparer
 
@@ -66,6 +68,9 @@ class Encoded:
     read_s: float
     """How long reading took, without waiting for a thread [s]."""
 
+    passage: Passage
+    """What became of the errand."""
+
 
 class RawReader:
     """A small pool of threads for ranged reads."""
@@ -73,22 +78,44 @@ class RawReader:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-raw")
 
-    async def read(self, preparer: Preparer, location: SampleLocation) -> Encoded:
+    async def read(
+        self,
+        preparer: Preparer,
+        location: SampleLocation,
+        errand: Errand,
+        fast_fd: int,
+        ended: Callable[[Passage | None], None],
+    ) -> Encoded:
         """Return a sample's encoded fields.
+
+        Args:
+            preparer: Of the sample's source.
+            location: Of the sample.
+            errand: What the fast tier has to do with it.
+            fast_fd: Descriptor of the fast tier's file; -1 where there is none.
+            ended: Called with what became of the errand, also when nobody waits any more.
 
         Raises:
             StaleIndexError: the file changed since it was indexed.
             StorageError: the bytes cannot be read.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _read, preparer, location)
+        reading = partial(_read, preparer, location, errand, fast_fd)
+        reads = loop.run_in_executor(self._threads, reading)
+        reads.add_done_callback(lambda done: ended(_passage_of(done)))
+        return await asyncio.shield(reads)
 
     def close(self) -> None:
         """Let running reads end; start no more."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(preparer: Preparer, location: SampleLocation) -> Encoded:
+def _passage_of(done: asyncio.Future[Encoded]) -> Passage | None:
+    failed = done.cancelled() or done.exception() is not None
+    return None if failed else done.result().passage
+
+
+def _read(preparer: Preparer, location: SampleLocation, errand: Errand, fd: int) -> Encoded:
     begin = time.perf_counter()
-    fields = preparer.raw(location)
-    return Encoded(fields, time.perf_counter() - begin)
+    fetched = fetch(preparer, location, errand, fd)
+    return Encoded(fetched.fields, time.perf_counter() - begin, fetched.passage)

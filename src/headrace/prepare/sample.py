@@ -7,7 +7,7 @@ depend on who made it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 
@@ -48,6 +48,13 @@ class Preparer:
             StorageError: the bytes cannot be read.
         """
         return self._reader.read_raw(location)
+
+    def raw_run(self, locations: Sequence[SampleLocation]) -> list[dict[str, bytes]]:
+        """Return the encoded fields of several samples of one file that lie close together.
+
+        Raises: as ``raw``.
+        """
+        return self._reader.read_run(locations)
 
     def require_unchanged(self, location: SampleLocation) -> None:
         """Compare a sample's file with what was indexed.

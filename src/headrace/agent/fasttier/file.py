@@ -24,7 +24,9 @@ class FastFile:
         """
         self.nbytes = nbytes
         try:
-            self._file = tempfile.TemporaryFile(dir=directory, buffering=0, prefix="headrace-")  # noqa: SIM115 - held open
+            with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
+                self.fd = os.dup(file.fileno())
+                """Descriptor, to be read and written at positions."""
         except OSError as error:
             raise StorageError(
                 f"no file can be made in {directory}: {error.strerror}; name a directory of a "
@@ -39,11 +41,6 @@ class FastFile:
                 "the cache fewer bytes"
             ) from error
 
-    @property
-    def fd(self) -> int:
-        """Descriptor, to be read and written at positions."""
-        return self._file.fileno()
-
     def close(self) -> None:
-        """Give the disk's bytes back."""
-        self._file.close()
+        """Give the disk's bytes back; nobody reads or writes them any more."""
+        os.close(self.fd)

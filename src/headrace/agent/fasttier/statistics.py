@@ -34,5 +34,17 @@ class FastTierStatistics(msgspec.Struct, frozen=True, kw_only=True):
     evicted: int
     """Samples that went for others that are needed sooner."""
 
+    runs: int
+    """Long reads made instead of many scattered ones."""
+
+    run_bytes: int
+    """Bytes of those, gaps included [bytes]."""
+
+    run_samples: int
+    """Samples copied from them."""
+
+    runs_failed: int
+    """Long reads that failed: their samples were read one by one."""
+
     corrupt: int
     """Copies that were not what had been written; the originals were read instead."""

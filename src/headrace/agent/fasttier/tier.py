@@ -8,6 +8,7 @@ outlives the agent.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -94,10 +95,9 @@ class FastTier:
         """Descriptor of the file."""
         return self._file.fd
 
-    def holds(self, job: ServedJob, sample: int) -> bool:
+    def holds(self, dataset: int, row: int) -> bool:
         """Return whether a sample would be read from the fast tier now."""
-        source = job.open.source_of(sample)
-        record = self._records.get(self._key(job, source, sample))
+        record = self._records.get(Key(dataset, row))
         return record is not None and record.stored is not None
 
     def begin(self, name: str, job: ServedJob, visit: Visit, place: Place) -> Trip | None:
@@ -166,6 +166,8 @@ class FastTier:
 
     def settle(self, key: Key, record: _Record, stored: Stored | None) -> None:
         """Take in that a record was written, or that it was not."""
+        if self.off:
+            return
         record.users -= 1
         if stored is None and not record.gone:
             self._drop(key)
@@ -174,6 +176,18 @@ class FastTier:
         else:
             record.stored = stored
             self._count("stored", stored.nbytes if stored else 0)
+
+    def count_run(self, nbytes: int, passages: Sequence[Passage] | None) -> None:
+        """Count a long read and what was copied from it; None: it failed."""
+        if passages is None:
+            self._counts["runs_failed"] += 1
+            return
+        self._counts["runs"] += 1
+        self._counts["run_bytes"] += nbytes
+        self._counts["run_samples"] += sum(passage.stored is not None for passage in passages)
+        trouble = next((passage.trouble for passage in passages if passage.trouble), "")
+        if trouble:
+            self._switch_off(trouble)
 
     def tidy(self) -> None:
         """Look at a part of what is kept: a next use that has passed is not one any more."""
@@ -207,13 +221,9 @@ class FastTier:
             **self._counts,
         )
 
-    def close(self) -> None:
-        """Give the file's bytes back; workers must have ended."""
-        self._file.close()
-
     def _key(self, job: ServedJob, source: int, sample: int) -> Key:
         row = sample - job.open.source_range(source).start
-        return Key(self.timetable.dataset(job, source), row)
+        return Key(self.timetable.dataset(job.open.spec.sources[source], job.sources[source]), row)
 
     def _end_read(self, trip: Trip, record: _Record, passage: Passage | None) -> None:
         record.users -= 1
@@ -266,4 +276,8 @@ _COUNTS = (
     "declined",
     "evicted",
     "corrupt",
+    "runs",
+    "run_bytes",
+    "run_samples",
+    "runs_failed",
 )

@@ -16,7 +16,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.agent.jobs import ServedJob
+from headrace.agent.jobs import ServedJob, ServedSource
+from headrace.core.job import SourceSpec
 from headrace.policy.nextuse import Use
 from headrace.schedule.schedule import Schedule
 
@@ -78,9 +79,9 @@ class Timetable:
             if not self._readers[dataset]:
                 del self._readers[dataset]
 
-    def dataset(self, job: ServedJob, source: int) -> int:
-        """Return the number of the dataset that one of a job's sources reads."""
-        name = job.sources[source].place.url, job.message.spec.sources[source].index_digest
+    def dataset(self, spec: SourceSpec, source: ServedSource) -> int:
+        """Return the number of the dataset that a source reads: where it is, and its index."""
+        name = source.place.url, spec.index_digest
         return self._numbers.setdefault(name, len(self._numbers))
 
     def after(self, name: str, step: int, sample: int) -> Use | None:
@@ -102,7 +103,8 @@ class Timetable:
         )  # fmt: skip
 
     def _datasets_of(self, job: ServedJob) -> list[int]:
-        return [self.dataset(job, source) for source in range(len(job.sources))]
+        pairs = zip(job.open.spec.sources, job.sources, strict=True)
+        return [self.dataset(spec, source) for spec, source in pairs]
 
     def _foresee(self, name: str, step: int) -> Uses:
         """Remember the next uses of all samples of a step that fall to this agent."""

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from headrace.agent.config import AgentConfig
 from headrace.agent.fasttier.file import FastFile
 from headrace.agent.fasttier.through import Errand, Passage
 from headrace.agent.fasttier.tier import FastTier, Trip
-from headrace.agent.jobs import ServedJob
+from headrace.agent.jobs import ServedJob, ServedSource
 from headrace.core.clock import Clock
 from headrace.core.errors import StorageError
 from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import Visit
-from headrace.prepare.job import Place
+from headrace.prepare.job import OpenJob, Place
 
 log = logging.getLogger("headrace.agent.fasttier")
+
+
+Holds = Callable[[int], bool]
+"""Tells whether a row of a source would be read from the fast tier now."""
 
 
 class Trips:
@@ -31,9 +37,13 @@ class Trips:
         """Descriptor of the fast tier's file; -1 where there is none."""
         return -1 if self.tier is None else self.tier.fd
 
-    def holds(self, job: ServedJob, sample: int) -> bool:
-        """Return whether a sample would be read from the fast tier now."""
-        return self.tier is not None and self.tier.holds(job, sample)
+    def holders(self, job: OpenJob, sources: Sequence[ServedSource]) -> Sequence[Holds]:
+        """Return what tells of each source's rows whether they are kept; nothing: none are."""
+        if self.tier is None:
+            return ()
+        pairs = zip(job.spec.sources, sources, strict=True)
+        datasets = [self.tier.timetable.dataset(spec, source) for spec, source in pairs]
+        return [partial(self.tier.holds, dataset) for dataset in datasets]
 
     def add(self, name: str, job: ServedJob) -> None:
         """Take in a job, or that it changed."""
@@ -49,11 +59,6 @@ class Trips:
         """Look whether what is kept is still needed; to be called every few seconds."""
         if self.tier is not None:
             self.tier.tidy()
-
-    def close(self) -> None:
-        """Give the fast disk's bytes back; workers must have ended."""
-        if self.tier is not None:
-            self.tier.close()
 
     def begin(self, number: int, job: ServedJob, visit: Visit, place: Place) -> Errand | None:
         """Return what a read has to do with the fast tier; None: nothing."""
