@@ -16,6 +16,7 @@ import uvloop
 from headrace.agent.config import AgentConfig
 from headrace.agent.controlling import Controlling, HostLoad
 from headrace.agent.engine import Engine
+from headrace.agent.fasttier.reordering import Reordering
 from headrace.agent.guarding import CpuWatch
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
@@ -72,6 +73,7 @@ class Agent:
             )
             self._controlling = self._link(opened)
             self._opened = opened.pop_all()
+        self._reordering = Reordering(self.engine, always=config.reorder == "always")
         self._began = self.engine.clock.now()
         self._stop = asyncio.Event()
 
@@ -129,6 +131,7 @@ class Agent:
                     group.create_task(self._watch.run()),
                     group.create_task(self._service.run()),
                     group.create_task(self._keep_house()),
+                    group.create_task(self._reordering.run()),
                     group.create_task(warn_of_unreachable(self.config.storages)),
                     group.create_task(self._follow(parent)),
                 ]
@@ -168,6 +171,7 @@ class Agent:
             beside=engine.beside,
             weight=cpu.weight,
             bytes_sent=engine.bytes_sent,
+            cache=None if engine.fast.tier is None else engine.fast.tier.statistics(),
             memory_used_bytes=queue.memory_used_bytes,
             memory_budget_bytes=queue.memory_budget_bytes,
             workers=self.config.workers,

@@ -6,6 +6,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from headrace.agent.cpu import CpuScope
 from headrace.agent.hosts import own_hosts
@@ -72,6 +73,10 @@ class AgentConfig:
 
     cache_bytes: int = 0
     """Most bytes that are kept there, reserved at the start [bytes]."""
+
+    reorder: Literal["ordered", "always"] = "ordered"
+    """For which jobs upcoming reads are merged into long ones that leave copies in the cache:
+    those that the controller orders, or all."""
 
     allowed_ops: tuple[str, ...] = ()
     """Import paths of users' own ops that jobs may name (``module:function``, ``module:*``)."""

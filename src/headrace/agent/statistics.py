@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.agent.fasttier.statistics import FastTierStatistics
 from headrace.wire.control import JobUse
 
 
@@ -42,6 +43,9 @@ class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     weight: int
     """Part of the work that it takes now, relative to others'."""
+
+    cache: FastTierStatistics | None
+    """The fast tier; None where there is none."""
 
     bytes_sent: int
     memory_used_bytes: int

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -41,6 +41,7 @@ _TEXTS = (
     "tls-cert",
     "tls-key",
     "cache",
+    "reorder",
     "name",
     "cpu-scope",
     "ready-file",
@@ -71,6 +72,7 @@ class Given:
     lead_seconds: float
     cache: Path | None
     cache_bytes: int
+    reorder: Literal["ordered", "always"]
     allow_op: tuple[str, ...]
     cpu_threshold: float
     cpu_scope: CpuScope
@@ -196,6 +198,14 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     "--cache-bytes", type=ByteSize(), default="0", help="Bytes to reserve there, such as 200GiB."
 )
 @click.option(
+    "--reorder",
+    type=click.Choice(["ordered", "always"]),
+    default="ordered",
+    show_default=True,
+    help="For which jobs scattered reads are merged into long ones that fill the cache: those "
+    "that the controller orders, or all.",
+)
+@click.option(
     "--allow-op", multiple=True, help="Users' op that jobs may name: module:function, module:*."
 )
 @click.option(
@@ -278,6 +288,7 @@ def _config(options: Given) -> AgentConfig:
         lead_s=options.lead_seconds,
         cache=options.cache,
         cache_bytes=options.cache_bytes,
+        reorder=options.reorder,
         allowed_ops=options.allow_op,
         cpu_scope=options.cpu_scope,
         guard=GuardLimits(

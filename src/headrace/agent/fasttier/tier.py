@@ -95,6 +95,21 @@ class FastTier:
         """Descriptor of the file."""
         return self._file.fd
 
+    @property
+    def budget(self) -> int:
+        """Most bytes that are kept [bytes]."""
+        return self._space.nbytes
+
+    def key(self, job: ServedJob, source: int, sample: int) -> Key:
+        """Return what names one of a job's samples here."""
+        row = sample - job.open.source_range(source).start
+        return Key(self.timetable.dataset(job.open.spec.sources[source], job.sources[source]), row)
+
+    def next_of(self, job: ServedJob, source: int, rows: Sequence[int]) -> list[Use | None]:
+        """Return when any job reads each row of one of a job's sources next."""
+        dataset = self.timetable.dataset(job.open.spec.sources[source], job.sources[source])
+        return self.timetable.next_of(dataset, rows)
+
     def holds(self, dataset: int, row: int) -> bool:
         """Return whether a sample would be read from the fast tier now."""
         record = self._records.get(Key(dataset, row))
@@ -104,7 +119,7 @@ class FastTier:
         """Return what a read has to do with the fast tier, to be ended; None: nothing."""
         if self.off:
             return None
-        key = self._key(job, place.source, visit.sample)
+        key = self.key(job, place.source, visit.sample)
         record = self._records.get(key)
         if record is not None and record.version != place.location.file_version:
             self._drop(key)  # the dataset was indexed anew
@@ -220,10 +235,6 @@ class FastTier:
             samples=len(self._records),
             **self._counts,
         )
-
-    def _key(self, job: ServedJob, source: int, sample: int) -> Key:
-        row = sample - job.open.source_range(source).start
-        return Key(self.timetable.dataset(job.open.spec.sources[source], job.sources[source]), row)
 
     def _end_read(self, trip: Trip, record: _Record, passage: Passage | None) -> None:
         record.users -= 1
