@@ -72,8 +72,11 @@ class Voice:
         if not self.speaks:
             return KEEP_ALIVE_S
         report_s = self._tally.due_in(now)
-        silence_s = max(self._spoke_at + KEEP_ALIVE_S - now, self._link.try_in_s, 0.0)
-        return silence_s if report_s is None else report_s
+        if report_s is not None:
+            return report_s
+        if self._link.away:
+            return self._link.try_in_s
+        return max(self._spoke_at + KEEP_ALIVE_S - now, 0.0)
 
     def announce(self, now: float) -> None:
         """Announce the job, if this process is the one who does."""
