@@ -92,15 +92,18 @@ class Lookahead:
             KeyError: the event names a job or ticket that does not exist.
         """
         actions = self._react(event, now)
-        actions += self._throttle.release(now)
+        if self._throttle.active:
+            actions += self._throttle.release(now)
         actions += self._start(now)
         actions += self._expire(now)
         return actions
 
     def wake_at(self) -> float | None:
         """Return when a ``Tick`` is due although nothing happens [s]; None when never."""
-        times = (self._patience.next_at(), self._throttle.next_at())
-        return min((at for at in times if at is not None), default=None)
+        patience_ends, quota_is_free = self._patience.next_at(), self._throttle.next_at()
+        if patience_ends is None or quota_is_free is None:
+            return quota_is_free if patience_ends is None else patience_ends
+        return min(patience_ends, quota_is_free)
 
     def limits(self, job: str, tier: TierName | None = None) -> bool:
         """Return whether a job has a quota, on a tier or on any."""
@@ -404,7 +407,8 @@ class Lookahead:
     def _start(self, now: float) -> list[Action]:
         actions: list[Action] = []
         blocked: set[str] = set()
-        self._throttle.begin_round()
+        if self._throttle.active:
+            self._throttle.begin_round()
         while self._transform and len(self._running) < self._allowed:
             chosen = next_to_start(self._jobs, self._workers, blocked=blocked, now=now)
             if chosen is None:
@@ -431,7 +435,7 @@ class Lookahead:
 
     def _is_held(self, job: JobWindow, item: Item, now: float) -> bool:
         """Return whether a job's quota holds back its next sample; the others stay behind it."""
-        if not self._throttle.limits(job.name):
+        if not (self._throttle.active and self._throttle.limits(job.name)):
             return False
         if not self._throttle.holds(job.name, job.plan.stored(item.visit.sample), now):
             return False
@@ -442,7 +446,7 @@ class Lookahead:
     def _start_one(self, job: JobWindow, item: Item, nbytes: int, now: float) -> Action:
         throttled_s = 0.0 if item.held_since is None else now - item.held_since
         item.held_since = None
-        if self._throttle.limits(job.name):
+        if self._throttle.active and self._throttle.limits(job.name):
             self._throttle.pay(job.name, job.plan.stored(item.visit.sample), now)
         self._tickets += 1
         item.ticket, item.nbytes = self._tickets, nbytes

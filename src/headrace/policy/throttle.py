@@ -37,6 +37,9 @@ class Throttle:
     """
 
     def __init__(self, burst_s: float) -> None:
+        self.active = False
+        """Whether there is any quota; while there is none nothing else need be asked."""
+
         self._burst_s = burst_s
         self._lanes: dict[str, dict[TierName, _Lane]] = {}
         self._held: dict[str, float] = {}
@@ -48,6 +51,8 @@ class Throttle:
         A job that is not known here yet is held to its quota once it comes.
         """
         before, self._lanes = self._lanes, {}
+        self.active = bool(rates)
+        self._held.clear()
         for job, tiers in rates.items():
             known = before.get(job, {})
             self._lanes[job] = {
@@ -74,6 +79,8 @@ class Throttle:
 
     def next_at(self) -> float | None:
         """Return when something may be read that was held back [s]; None when never."""
+        if not self.active:
+            return None
         at = min(self._reads_at, *self._held.values(), math.inf)
         return None if at == math.inf else at
 
