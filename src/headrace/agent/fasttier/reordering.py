@@ -33,8 +33,8 @@ log = logging.getLogger("headrace.agent.fasttier")
 PERIOD_S = 0.1
 """Time between two looks at what lies ahead [s]."""
 
-IDLE_PERIOD_S = 1.0
-"""The same while no job is to be reordered, or none asks for anything [s]."""
+RESTING_PERIOD_S = 1.0
+"""The same while nobody asks for anything [s]."""
 
 LAYOUTS_KEPT = 16
 """Datasets of which it is remembered where their samples lie."""
@@ -89,14 +89,11 @@ class Reordering:
             return
         with ThreadPoolExecutor(1, thread_name_prefix="headrace-runs") as thread:
             while not tier.off:
-                jobs = self._jobs()
-                await asyncio.sleep(PERIOD_S if jobs else IDLE_PERIOD_S)
-                for name in jobs:
+                await asyncio.sleep(RESTING_PERIOD_S if self._engine.rests else PERIOD_S)
+                for name in self._jobs():
                     await self._reorder(name, tier, thread)
 
     def _jobs(self) -> list[str]:
-        if self._engine.rests:
-            return []
         ordered = self._engine.reordered
         return [name for name in self._engine.jobs if self._always or name in ordered]
 
