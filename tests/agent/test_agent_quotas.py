@@ -45,7 +45,7 @@ def controller() -> Iterator[FakeController]:
 def held_agent(
     dataset: Path, controller: FakeController, workers: int = 0, *options: str
 ) -> Iterator[LocalAgent]:
-    given = ("--workers", str(workers), "--cpu-threshold", "1", "--tier", "hdd:100MB/s", *options)
+    given = ("--workers", str(workers), "--cpu-threshold", "1", "--tier", "hdd=100MB/s", *options)
     with LocalAgent(
         [dataset], token=TOKEN, options=(*given, "--controller", controller.address)
     ) as agent:
@@ -169,7 +169,7 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
 
 def test_a_link_holds_back_what_is_sent(dataset: Path, controller: FakeController) -> None:
     with (
-        held_agent(dataset, controller, 0, "--tier", "link:1GB/s") as agent,
+        held_agent(dataset, controller, 0, "--tier", "link=1GB/s") as agent,
         loading(dataset, agent) as loader,
     ):
         batches, job = steps(loader), loader.job.spec.id

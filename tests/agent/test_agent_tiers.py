@@ -64,11 +64,11 @@ def test_tiers_that_contradict_each_other_are_refused(tiers: list[Tier], said: s
 @pytest.mark.parametrize(
     ("text", "name", "media", "rate", "places"),
     [
-        ("hdd:150MB/s:/data", "hdd", "hdd", 150e6, ("/data",)),
-        ("fast=ssd:2GiB/s:/a,/b", "fast", "ssd", 2 * 2**30, ("/a", "/b")),
-        ("hdd:1000", "hdd", "hdd", 1000.0, ()),
-        ("link:1GB/s", "link", "link", 1e9, ()),
-        ("far=hdd:1GB/s:hdfs://nn:8020/x", "far", "hdd", 1e9, ("hdfs://nn:8020/x",)),
+        ("hdd=150MB/s:/data", "hdd", "hdd", 150e6, ("/data",)),
+        ("fast:ssd=2GiB/s:/a,/b", "fast", "ssd", 2 * 2**30, ("/a", "/b")),
+        ("hdd=1000", "hdd", "hdd", 1000.0, ()),
+        ("link=1GB/s", "link", "link", 1e9, ()),
+        ("far:hdd=1GB/s:hdfs://nn:8020/x", "far", "hdd", 1e9, ("hdfs://nn:8020/x",)),
     ],
 )
 def test_a_tier_is_read_as_people_write_it(
@@ -82,11 +82,11 @@ def test_a_tier_is_read_as_people_write_it(
     ("text", "said"),
     [
         ("hdd", "not of the form"),
-        ("tape:1GB/s", "choose ssd, hdd or link"),
-        ("hdd:fast", "not a size"),
-        ("hdd:0", "more than 0"),
-        ("a b=hdd:1GB/s", "a name has"),
-        ("link:1GB/s:/data", "nothing lies on a link"),
+        ("tape=1GB/s", "choose ssd, hdd or link"),
+        ("hdd=fast", "not a size"),
+        ("hdd=0", "more than 0"),
+        ("a b:hdd=1GB/s", "a name has"),
+        ("link=1GB/s:/data", "nothing lies on a link"),
     ],
 )
 def test_what_is_no_tier_is_refused_with_the_reason(text: str, said: str) -> None:

@@ -141,8 +141,9 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     multiple=True,
     type=TierForm(),
     metavar=FORM,
-    help="Tier of storage (MEDIA ssd or hdd), what it can be relied on to read, and the roots or "
-    "stores on it, as in hdd:150MB/s:/data; link:RATE is what samples leave by. Repeatable.",
+    help="Tier of storage (MEDIA ssd or hdd; the name says it unless given), what it can be relied "
+    "on to read, and the roots or stores on it, as in hdd=150MB/s:/data; link=RATE is what samples "
+    "leave by. Repeatable.",
 )
 @click.option(
     "--controller",
@@ -244,7 +245,7 @@ def command(**given: Any) -> None:
       headrace agent --storage hdfs://namenode:8020/data --listen 0.0.0.0:7411
       headrace agent --root /data --listen 0.0.0.0:7411 --unix /run/headrace.sock \\
           --tls-cert agent.pem --tls-key agent.key --memory 8GiB
-      headrace agent --root /data --tier hdd:150MB/s --controller http://head:7410
+      headrace agent --root /data --tier hdd=150MB/s --controller http://head:7410
     """  # noqa: D301 - click reads the lone \b
     from headrace.agent.agent import run_agent
 
