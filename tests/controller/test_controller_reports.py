@@ -168,9 +168,7 @@ def test_agents_reports_are_taken_once_and_in_order(desk: Desk) -> None:
 def test_an_agents_number_that_cannot_be_true_is_refused(desk: Desk, nbytes: int) -> None:
     desk.steward.announce_agent("n1", agent())
     before = state_of(desk)
-    spoiled = msgspec.structs.replace(
-        agent_report(0, {"a": 1.0}).jobs["a"], tensor_bytes=nbytes
-    )
+    spoiled = msgspec.structs.replace(agent_report(0, {"a": 1.0}).jobs["a"], tensor_bytes=nbytes)
     with pytest.raises(ReportError, match="tensor_bytes"):
         desk.steward.take_agent_report(
             "n1", msgspec.structs.replace(agent_report(0), jobs={"a": spoiled})

@@ -84,9 +84,7 @@ def test_until_all_agents_told_what_they_enforce_nothing_is_ordered_anew(
     assert again.steward.settles_until is None
 
 
-def test_afterwards_quotas_agree_with_what_agents_enforce(
-    open_desk: Open, tmp_path: Path
-) -> None:
+def test_afterwards_quotas_agree_with_what_agents_enforce(open_desk: Open, tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     desk, agents = busy_desk(open_desk, path)
     again = restarted(open_desk, desk, path, 60.0)
@@ -156,7 +154,7 @@ def test_without_a_journal_quotas_are_taken_over_from_agents(open_desk: Open) ->
     one.enforced = {"a": {"hdd": 123 * MB}}
     assert one.announce().quotas == {"a": {"hdd": 123 * MB}}, "left alone until its job speaks"
     join(desk, "a", iteration=1000)
-    assert [d.kind for d in desk.steward.books.decisions.rows][0] == "reconciled"
+    assert next(d.kind for d in desk.steward.books.decisions.rows) == "reconciled"
     desk.steward.take_health("a", health(1000))
 
 
@@ -196,5 +194,3 @@ def test_half_a_journal_is_no_reason_not_to_start(open_desk: Open, tmp_path: Pat
     desk.journal.close()
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     open_desk(path, desk.clock)
-
-

@@ -20,6 +20,9 @@ OPEN_SHARE = 0.1
 FULL_SHARE = 0.8
 """A reader that uses more than this part of its quota may need more than it used."""
 
+_LEAST = 1e-3
+"""Less than this is nothing [B/s]."""
+
 
 def divide(quotas: Floats, use: Floats, *, held: Floats, room: Floats, capacity: Floats) -> Floats:
     """Return each reader's part of each job's quota ``float64 [jobs, readers]`` [B/s].
@@ -37,7 +40,8 @@ def divide(quotas: Floats, use: Floats, *, held: Floats, room: Floats, capacity:
     by_room = room / room.sum()
     weights = np.where(use > FULL_SHARE * held, 2.0, 1.0) * use
     sums = weights.sum(axis=1, keepdims=True)
-    by_use = np.where(sums > 0, weights / np.where(sums > 0, sums, 1.0), by_room)
+    is_used = sums > _LEAST
+    by_use = np.where(is_used, weights / np.where(is_used, sums, 1.0), by_room)
     parts = quotas[:, None] * (OPEN_SHARE * by_room + (1.0 - OPEN_SHARE) * by_use)
     return _fit(parts, quotas, capacity)
 
@@ -45,10 +49,10 @@ def divide(quotas: Floats, use: Floats, *, held: Floats, room: Floats, capacity:
 def _fit(parts: Floats, quotas: Floats, capacity: Floats) -> Floats:
     """Cut what is too much for a reader, and give that to readers with room."""
     load = parts.sum(axis=0)
-    parts = parts * np.minimum(1.0, capacity / np.maximum(load, np.finfo(float).tiny))
+    parts = parts * np.divide(capacity, load, out=np.ones_like(load), where=load > capacity)
     lost = np.maximum(quotas - parts.sum(axis=1), 0.0)
     slack = np.where(np.isfinite(capacity), np.maximum(capacity - load, 0.0), 0.0)
-    if lost.sum() <= 0 or slack.sum() <= 0:
+    if lost.sum() <= _LEAST or slack.sum() <= _LEAST:
         return parts
     taken = lost * min(1.0, slack.sum() / lost.sum())
     filled: Floats = parts + taken[:, None] * (slack / slack.sum())

@@ -53,6 +53,11 @@ class Job:
         return max(host.seen for host in self.hosts.values())
 
     @property
+    def host_count(self) -> int:
+        """Hosts that it has, or said that it will have."""
+        return max(len(self.hosts), self.announced.hosts)
+
+    @property
     def newest_report(self) -> HealthReport | None:
         """The report of the latest iteration; of several the one that waited longest."""
         reports = [host.report for host in self.hosts.values() if host.report is not None]

@@ -28,6 +28,9 @@ class Direct:
     """What a job's hosts may read by themselves, together."""
 
     bytes_per_s: float
+    hosts: int
+    """How many share it, those that will announce themselves included."""
+
     used: dict[str, float]
     """Host → what it read lately [B/s]."""
 
@@ -36,7 +39,7 @@ class Direct:
 
     def of(self, host: str) -> float:
         """Return one host's part [B/s]."""
-        even = 1.0 / max(len(self.used), 1)
+        even = 1.0 / self.hosts
         by_use = self.used.get(host, 0.0) / self.total if self.total > 0 else even
         return self.bytes_per_s * (OPEN_SHARE * even + (1.0 - OPEN_SHARE) * by_use)
 
@@ -131,7 +134,8 @@ class Shares:
             parts=parts,
             columns=dict(zip(readers, columns, strict=True)),
             direct={
-                name: Direct(*one) for name, *one in zip(names, direct, used, totals, strict=True)
+                job.name: Direct(part, job.host_count, of_hosts, total)
+                for job, part, of_hosts, total in zip(holders, direct, used, totals, strict=True)
             },
         )
 

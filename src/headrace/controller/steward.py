@@ -48,7 +48,7 @@ from headrace.wire.control import (
 _SHORTEST_STEP_S = 1e-3
 
 _TOGETHER_S = 0.25
-"""Announcements within this time are divided for together [s]."""
+"""Agents that announce themselves within this time are divided for together [s]."""
 
 _MOST_SPREAD = 0.25
 """Reports are spread over this part of an iteration at most: later ones would be stale."""
@@ -107,7 +107,7 @@ class Steward:
         self.journal.put("host", f"{name}/{message.host}", HostRow(job=name, announced=message))
         if is_news and self.settles_until is None:
             self._join(name, self.jobs[name])
-            self._divide(at_most_every_s=_TOGETHER_S)
+            self._divide()
         return self._answer(name, message.host, message.step_time_s)
 
     def take_health(self, name: str, report: HealthReport) -> HealthAnswer:
