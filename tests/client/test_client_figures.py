@@ -85,6 +85,7 @@ def test_steps_between_two_reports_are_averaged_and_their_bytes_summed() -> None
         step_time_s=1.0,
         queue_capacity=8,
         upcoming_bytes=(1, 2),
+        direct_bytes=40,
     )
     assert (told.iteration, told.step) == (4, 14)
     assert told.wait_s == pytest.approx(0.3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -277,6 +278,27 @@ def test_direct_reads_keep_to_the_quota_and_the_batches_stay_the_same(
         controller.wait_for(lambda: any(r.throttled_share > 0 for r in controller.reports))
     assert 0.4 < took_s < 3
     assert throttled_s > 0.3
+
+
+def test_a_step_that_is_long_in_coming_is_told_of_meanwhile(
+    dataset: Path, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "STALL_S", 0.05)
+    controller.answer = HealthAnswer(score=5.0, level="critical", mode="none", quotas={"hdd": 1.0})
+    with loading(dataset, controller) as loader:
+        _wait_until_limited(loader)
+        trainer = threading.Thread(target=lambda: next(iter(loader)))
+        trainer.start()
+        controller.wait_for(lambda: len(controller.reports) >= 3)
+        controller.answer = HealthAnswer(score=5.0, level="critical", mode="none")
+        trainer.join(20)
+        controller.wait_for(lambda: controller.reports[-1].throttled_share < 1)
+    stalled = [report for report in controller.reports if report.throttled_share == 1]
+    assert len(stalled) >= 2
+    assert stalled[1].wait_s > stalled[0].wait_s > 0.04
+    assert {report.queue_depth for report in stalled} == {0}
+    iterations = [report.iteration for report in controller.reports]
+    assert iterations == sorted(set(iterations))
 
 
 def _wait_until_limited(loader: Loader) -> None:

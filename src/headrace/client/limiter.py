@@ -10,7 +10,7 @@ from headrace.policy.bucket import TokenBucket
 BURST_S = 0.25
 """What may be saved up, as time at the quota [s]."""
 
-LONGEST_S = 30.0
+LONGEST_S = 10.0
 """Longest that one sample waits; then it is read although the quota does not allow it [s]."""
 
 
@@ -23,11 +23,17 @@ class DirectLimiter:
         self._bucket: TokenBucket | None = None
         self._closed = False
         self._read_bytes = 0
+        self._waiting = 0
 
     @property
     def read_bytes(self) -> int:
         """What was let through since the start [bytes]."""
         return self._read_bytes
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether somebody waits for the quota now."""
+        return self._waiting > 0
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -44,7 +50,11 @@ class DirectLimiter:
             if self._bucket is None:
                 return 0.0
             begin = self._clock.now()
-            self._wait_for(nbytes, begin + LONGEST_S)
+            self._waiting += 1
+            try:
+                self._wait_for(nbytes, begin + LONGEST_S)
+            finally:
+                self._waiting -= 1
             return self._clock.now() - begin
 
     def set_rate(self, bytes_per_s: float | None) -> None:

@@ -107,6 +107,8 @@ class Machinery:
         self.aim(step)
         assert self._prefetcher is not None
         self._ready_steps = self._prefetcher.ready_nowait()
+        if self._reporter is not None:
+            self._reporter.ask(step)
         self._expected = -1  # until the step is here: an interrupt may come after it was taken
         try:
             gathered = self._prefetcher.take(step, self._config.timeout_s)
@@ -160,6 +162,8 @@ class Machinery:
             prefetcher.stop()
             prefetcher.join(JOIN_S)
             self._crew.drop_steps()
+        if self._reporter is not None:
+            self._reporter.stop_asking()
 
     def _started(self, step: int) -> Prefetcher:
         limits = PrefetchLimits(

@@ -88,6 +88,7 @@ def of_moments(
     step_time_s: float,
     queue_capacity: int,
     upcoming_bytes: tuple[int, ...],
+    direct_bytes: int,
 ) -> Figures:
     """Sum up the steps since the last time; at least one."""
     for moment in moments:
@@ -111,7 +112,7 @@ def of_moments(
         transform_s=sum(counts.transform_s for counts in sums),
         tier_bytes=_added(counts.tier_bytes for counts in sums),
         hit_bytes=_added(counts.hit_bytes for counts in sums),
-        direct_bytes=sum(counts.storage_bytes for counts in sums),
+        direct_bytes=direct_bytes,
         wire_bytes=sum(counts.wire_bytes for counts in sums),
     )
 

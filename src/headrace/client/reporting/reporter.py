@@ -32,6 +32,9 @@ logger = logging.getLogger("headrace.client")
 LEAST_S = 0.2
 """Least time between two times that a rank speaks; faster steps are told together [s]."""
 
+STALL_S = 1.0
+"""A step that is waited for is told of before it comes, as often as this [s]."""
+
 MOST_MOMENTS = 4096
 """Steps that may wait for the thread; of more, the oldest are not told."""
 
@@ -76,6 +79,10 @@ class Reporter:
         self._moments: deque[Moment] = deque(maxlen=MOST_MOMENTS)
         self._iterations = 0
         self._told, self._told_at = -1, 0.0
+        self._told_bytes = 0
+        self._asked: tuple[int, float] | None = None
+        """The step that the loop waits for, and since when."""
+
         self._first_step = 0
         self._announced_step: int | None = None
         self._voice: Voice | None = None
@@ -93,8 +100,17 @@ class Reporter:
             self._thread.start()
         self._ring()
 
+    def ask(self, step: int) -> None:
+        """Leave word that the loop waits for a step from now on. For the training thread."""
+        self._asked = (step, time.monotonic())
+
+    def stop_asking(self) -> None:
+        """Leave word that the loop gave up waiting. For the training thread."""
+        self._asked = None
+
     def note(self, *, step: int, wait_s: float, ready_steps: int, counts: Counts) -> None:
         """Leave word of a step that was handed over. For the training thread."""
+        self._asked = None
         self._moments.append(Moment(self._iterations, step, wait_s, ready_steps, counts))
         self._iterations += 1
         if self._waits_for_steps:
@@ -157,7 +173,7 @@ class Reporter:
             self._announced_step = self._first_step
             voice.announce(now)
         if self._speak_in(now) == 0:
-            voice.say(self._figures(), now)
+            voice.say(self._figures(now), now)
         voice.turn(now)
         self._obey(voice)
 
@@ -167,7 +183,7 @@ class Reporter:
         speak_s = self._speak_in(now)  # only now: a step that comes from here on rings
         if speak_s is not None:
             self._waits_for_steps = False
-        wait_s = voice.due_in(now) if speak_s is None else min(voice.due_in(now), speak_s)
+        wait_s = min(voice.due_in(now), STALL_S if speak_s is None else speak_s)
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         poll.register(voice.fileno(), select.POLLIN)
@@ -176,25 +192,39 @@ class Reporter:
 
     def _speak_in(self, now: float) -> float | None:
         """Return the time until this rank has to speak [s]; None: not before the next step."""
-        if not self._moments or self._moments[-1].iteration < self._told + self._every():
-            return None
-        return max(0.0, self._told_at + LEAST_S - now)
+        if self._moments and self._moments[-1].iteration >= self._told + self._every():
+            return max(0.0, self._told_at + LEAST_S - now)
+        if self._asked is not None:
+            return max(0.0, max(self._asked[1], self._told_at) + STALL_S - now)
+        return None
 
     def _every(self) -> int:
         answer = None if self._voice is None else self._voice.word.answer
         return 1 if answer is None else answer.every
 
-    def _figures(self) -> Figures:
+    def _figures(self, now: float) -> Figures:
         moments = [self._moments.popleft() for _ in range(len(self._moments))]
-        latest = moments[-1]
-        self._told, self._told_at = latest.iteration, time.monotonic()
+        if moments:
+            self._told = moments[-1].iteration
+        else:
+            moments = [self._stall(now)]
+        self._told_at, told_bytes = now, self._told_bytes
+        self._told_bytes = self._limiter.read_bytes
         return of_moments(
             moments,
             latencies=self._latencies,
             step_time_s=self._pace.read().step_time_s,
             queue_capacity=self._queue_capacity(),
-            upcoming_bytes=self._forecast.of_rank(latest.step + 1),
+            upcoming_bytes=self._forecast.of_rank(self._next_step()),
+            direct_bytes=self._told_bytes - told_bytes,
         )
+
+    def _stall(self, now: float) -> Moment:
+        """Return what there is to tell of a step that is still waited for."""
+        step, since = self._asked or (self._next_step(), now)
+        waited_s = now - since
+        counts = Counts(throttled_s=waited_s if self._limiter.holds_back else 0.0)
+        return Moment(self._iterations, step, waited_s, 0, counts)
 
     def _obey(self, voice: Voice) -> None:
         """Hold direct reads to this process's part of what the controller said last."""
