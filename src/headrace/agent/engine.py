@@ -327,6 +327,10 @@ class Engine:
         """Return how many samples of each job a request waits for and no task prepares yet."""
         return self._queue.waiting()
 
+    def over(self, job: str) -> int:
+        """Return the last step that a job will not ask for again."""
+        return self._queue.over(job)
+
     def upcoming(self, job: str) -> list[Visit]:
         """Return a job's visits that are foreseen and not started, those due first in front."""
         return self._queue.upcoming(job)

@@ -39,6 +39,10 @@ RESTING_PERIOD_S = 1.0
 LAYOUTS_KEPT = 16
 """Datasets of which it is remembered where their samples lie."""
 
+NEAR_STEPS = 2
+"""Visits of so many steps that come next are left alone: they would wait for a long read to end,
+and a job's first batches would come seconds later."""
+
 SHARE = 2
 """One round brings over at most one part in so many of the fast tier."""
 
@@ -127,7 +131,10 @@ class Reordering:
     def _missing(self, name: str, job: ServedJob, tier: FastTier) -> list[list[Visit]]:
         """Return the upcoming visits that are not kept, by source."""
         missing: list[list[Visit]] = [[] for _ in job.sources]
+        near = self._engine.over(name) + NEAR_STEPS
         for visit in self._engine.upcoming(name):
+            if visit.step <= near:
+                continue
             source = job.open.source_of(visit.sample)
             if not tier.holds(*tier.key(job, source, visit.sample)):
                 missing[source].append(visit)
