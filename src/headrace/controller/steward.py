@@ -47,9 +47,6 @@ from headrace.wire.control import (
 
 _SHORTEST_STEP_S = 1e-3
 
-_TOGETHER_S = 0.25
-"""Agents that announce themselves within this time are divided for together [s]."""
-
 _MOST_SPREAD = 0.25
 """Reports are spread over this part of an iteration at most: later ones would be stale."""
 
@@ -90,7 +87,6 @@ class Steward:
         self.wall = wall
         self._shares = Shares()
         self._least_period_s = 0.0
-        self._divided_at = -math.inf
         self._restore()
 
     # What jobs say
@@ -188,7 +184,7 @@ class Steward:
         self._settle_if_complete()
         if self.settles_until is None:
             self._tell_tiers()
-            self._divide(at_most_every_s=_TOGETHER_S)
+            self._divide()
         return self._orders(agent)
 
     def take_agent_report(self, name: str, report: AgentReport) -> AgentOrders:
@@ -309,12 +305,8 @@ class Steward:
             agent.forget_job(name)
         self._divide()
 
-    def _divide(self, *, at_most_every_s: float = 0.0) -> None:
-        """Divide all quotas; many who come at once are served together, by the next tick."""
-        now = self.clock.now()
-        if now - self._divided_at < at_most_every_s:
-            return
-        self._divided_at = now
+    def _divide(self) -> None:
+        """Divide all quotas anew."""
         self._shares.divide(self.books.standing, self.jobs, self.agents)
         hosts = sum(len(job.hosts) for job in self.jobs.values())
         self._least_period_s = hosts / self.limits.most_reports_per_s

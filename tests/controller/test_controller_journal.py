@@ -1,0 +1,117 @@
+"""The journal: what it keeps, and what happens when it cannot."""
+
+from __future__ import annotations
+
+import http.client
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from reporters_for_tests import announced, starving
+
+from headrace.controller.journal import HostRow, Journal, QuotaRow
+from headrace.controller.local import LocalController
+from headrace.core.errors import CallerError
+from headrace.wire.connection import Connection
+from headrace.wire.control import HealthAnswer
+from headrace.wire.endpoint import Endpoint
+from headrace.wire.estate import Estate
+
+
+def quota(rate: float) -> QuotaRow:
+    return QuotaRow(job="a", tier="hdd", bytes_per_s=rate, asked=rate, reason="why")
+
+
+def test_only_the_newest_of_each_key_is_kept(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    for rate in range(100):
+        journal.put("quota", "a/hdd", quota(float(rate)))
+    journal.put("host", "a/h0", HostRow(job="a", announced=announced()))
+    journal.put("host", "a/h1", HostRow(job="a", announced=announced("h1")))
+    journal.drop("host", "a/h1")
+    journal.close()
+    again = Journal(tmp_path / "j.db")
+    assert again.kept.quotas == (quota(99.0),)
+    assert again.kept.hosts == (HostRow(job="a", announced=announced()),)
+    again.close()
+
+
+def test_a_report_writes_nothing_by_itself(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    began = time.perf_counter()
+    for rate in range(10_000):
+        journal.put("quota", "a/hdd", quota(float(rate)))
+    assert time.perf_counter() - began < 1.0
+    assert journal.view().unwritten <= 1
+    journal.close()
+
+
+def test_a_second_controller_cannot_take_the_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    with pytest.raises(CallerError, match="in use by another controller"):
+        Journal(tmp_path / "j.db")
+    journal.close()
+
+
+def test_people_can_read_it_with_sqlite(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    journal.put("quota", "a/hdd", quota(5e6))
+    journal.close()
+    with sqlite3.connect(tmp_path / "j.db") as plain:
+        query = "SELECT json_extract(body, '$.bytes_per_s') FROM quota WHERE key='a/hdd'"
+        assert plain.execute(query).fetchone() == (5e6,)
+    plain.close()
+
+
+def test_a_journal_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    with sqlite3.connect(path) as plain:
+        plain.execute("PRAGMA user_version=99")
+    plain.close()
+    Journal(path).close()
+    assert list(tmp_path.glob("*.damaged-*"))
+
+
+def healthz(controller: LocalController) -> str:
+    client = http.client.HTTPConnection(controller.address.removeprefix("http://"), timeout=10)
+    client.request("GET", "/healthz")
+    text = client.getresponse().read().decode()
+    client.close()
+    return text
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_full_disk_keeps_nobody_from_being_served_and_all_is_written_later(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "j.db"
+    with LocalController(path, options=("--tier", "hdd=600MB")) as controller:
+        link = Connection(Endpoint(address=controller.address, token=controller.token))
+        process = psutil.Process(controller.pid)
+        # No file of that process may grow: what a write meets on a full disk.
+        unlimited = process.rlimit(psutil.RLIMIT_FSIZE)
+        process.rlimit(psutil.RLIMIT_FSIZE, (1, unlimited[1]))
+        link.call("PUT", "/v1/jobs/a", HealthAnswer, announced())
+        wait_until(lambda: healthz(controller).startswith("degraded"))
+        for iteration in range(5):
+            link.call("POST", "/v1/jobs/a/health", HealthAnswer, starving(iteration))
+        estate = link.call("GET", "/v1/estate", Estate)
+        assert estate.controller.journal.unwritten > 0
+        assert estate.jobs[0].iteration == 4
+        process.rlimit(psutil.RLIMIT_FSIZE, unlimited)
+        wait_until(lambda: healthz(controller) == "ok\n")
+        controller.kill()
+        link.close()
+    kept = Journal(path)
+    assert [row.job for row in kept.kept.hosts] == ["a"]
+    assert kept.kept.quotas
+    kept.close()
