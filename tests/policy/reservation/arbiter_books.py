@@ -124,6 +124,7 @@ def report(
     **others: float,
 ) -> HealthReported:
     """Return a report of a job that reads 100 MB a second for a queue of eight batches."""
+    read = nbytes / (step_s + wait_s) if read is None else read
     indicators = Indicators(
         iteration=iteration,
         step_time_s=step_s,
@@ -135,7 +136,8 @@ def report(
         next_bytes=nbytes,
         upcoming_bytes=tuple(upcoming) if upcoming is not None else (nbytes,) * 7,
         split={"ssd": 1.0} if split is None else split,
-        read_bytes_per_s=nbytes / (step_s + wait_s) if read is None else read,
+        read_bytes_per_s=read,
+        nic_bytes_per_s=read,
         **others,
     )
     return HealthReported(job=job, host=host, indicators=indicators)

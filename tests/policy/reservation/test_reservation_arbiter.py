@@ -40,6 +40,7 @@ def run(books: Books, iterations: range, **jobs: dict[str, object]) -> None:
     for iteration in iterations:
         for job, looks in jobs.items():
             books.tell(report(job, iteration, **looks), now=float(iteration + 1))  # type: ignore[arg-type]
+        books.tell(Tick(), now=iteration + 1.5)
 
 
 def test_a_single_job_has_the_whole_tier() -> None:

@@ -123,10 +123,13 @@ class Account:
         """Whether its needs follow from what it announced, for it has not reported yet."""
         return self.reading is None
 
-    def blames(self, tier: TierName) -> bool:
-        """Return whether it suffers congestion there: on its links if it has any."""
-        if self.mode != "congestion":
-            return False
+    def is_held_up(self, tier: TierName) -> bool:
+        """Return whether it suffers congestion there and could not use its quota."""
+        usable = self.quotas.get(tier, 0.0) * (1.0 - self._limits.capacity.unused)
+        return self.mode == "congestion" and self._blames(tier) and self.used(tier) < usable
+
+    def _blames(self, tier: TierName) -> bool:
+        """Return whether congestion is laid to a tier: to links, if its bytes cross any."""
         links = [t for t, part in self.split.items() if self._media.get(t) == "link" and part > 0]
         return tier in links if links else self.split.get(tier, 0.0) > _BLAMED_PART
 

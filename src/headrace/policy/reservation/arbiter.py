@@ -281,7 +281,7 @@ class Arbiter:
             readers = [a for a in self._accounts.values() if a.used(tier.name) > 0]
             tier.capacity.observe(
                 sum(account.used(tier.name) for account in readers),
-                is_congested=any(account.blames(tier.name) for account in readers),
+                is_held_up=any(account.is_held_up(tier.name) for account in readers),
                 elapsed_s=elapsed,
             )
 
