@@ -12,11 +12,12 @@ import click
 import msgspec
 
 from headrace.cli.daemon import announce_address, read_toml, tls_files
-from headrace.cli.sizes import ByteSize
+from headrace.cli.tiers import TierForm
 from headrace.core.errors import ConfigError
 from headrace.core.keys import key_hint
 
 if TYPE_CHECKING:
+    from headrace.agent.tiers import Tier
     from headrace.controller.config import ControllerConfig
     from headrace.controller.controller import ReadyMessage
     from headrace.controller.limits import StewardLimits
@@ -36,7 +37,7 @@ class Given:
     tls_cert: Path | None
     tls_key: Path | None
     journal: Path | None
-    tier: tuple[str, ...]
+    tier: tuple[Tier, ...]
     pool_share: float | None
     agent_silent: float
     job_silent: float
@@ -101,6 +102,7 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 @click.option(
     "--tier",
     multiple=True,
+    type=TierForm(),
     metavar="NAME[:MEDIA]=RATE",
     help="Storage that no agent speaks for, such as hdd=600MB (a second); MEDIA is ssd, hdd or "
     "link, the name unless given; repeatable.",
@@ -190,7 +192,7 @@ def _limits(options: Given, source: str) -> StewardLimits:
 
     return StewardLimits(
         reservation=_reservation(options, source),
-        tiers=tuple(_tier(text) for text in options.tier),
+        tiers=tuple(_offer(tier) for tier in options.tier),
         agent_silent_s=options.agent_silent,
         job_silent_s=options.job_silent,
     )
@@ -205,26 +207,12 @@ def _reservation(options: Given, source: str) -> ReservationLimits:
     return replace(limits, pool=replace(limits.pool, share=options.pool_share))
 
 
-def _tier(text: str) -> TierOffer:
-    """Read ``hdd=600MB`` or ``scratch:ssd=4GB``."""
+def _offer(tier: Tier) -> TierOffer:
     from headrace.wire.control import TierOffer
 
-    what, equals, rate = text.partition("=")
-    name, _, media = what.partition(":")
-    offer = {"tier": name, "media": media or name, "bytes_per_s": float(_rate(text, rate))}
-    try:
-        if not equals or not name or offer["bytes_per_s"] == 0:
-            raise ConfigError(f"--tier {text}: write NAME=RATE, such as hdd=600MB")
-        return msgspec.convert(offer, TierOffer)
-    except msgspec.ValidationError as error:
+    if tier.places:
         raise ConfigError(
-            f"--tier {text}: {media or name!r} is no medium; name ssd, hdd or link, as in "
-            f"{name}:hdd={rate}"
-        ) from error
-
-
-def _rate(text: str, rate: str) -> int:
-    try:
-        return ByteSize().convert(rate.removesuffix("/s"), None, None)
-    except click.BadParameter as error:
-        raise ConfigError(f"--tier {text}: {error.message}") from error
+            f"--tier {tier.name}: the controller reads nothing, so give it no places; "
+            "agents are told where a tier lies"
+        )
+    return TierOffer(tier=tier.name, media=tier.media, bytes_per_s=tier.bytes_per_s)
