@@ -80,7 +80,7 @@ def test_golden_trace_from_a_cold_start_over_congestion_to_a_busy_cpu() -> None:
         if not said or said[-1][1] != diagnosis.mode:
             said.append((number, diagnosis.mode))
     assert said == [
-        (0, "cold-start"), (7, "none"), (31, "congestion"), (42, "none"),
+        (0, "cold-start"), (7, "none"), (32, "congestion"), (42, "none"),
         (60, "transform-bound"), (70, "none"),
     ]  # fmt: skip
 

@@ -72,13 +72,13 @@ class DiagnosisLimits:
     """How sure of a cold start we are while nothing is known that is usual for the host."""
 
     slow: Ramp = Ramp(none=1.5, sure=3.0)
-    """Latency over the usual that shows a cold start."""
+    """Latency, without the wait for its own quota, over the usual one that is far too long."""
 
     cold_hits: Ramp = Ramp(none=0.8, sure=0.4)
     """Hit rate of a cache that is cold."""
 
     swing: Ramp = Ramp(none=0.001, sure=0.006)
-    """Variance of the hit rate over the window that shows thrash."""
+    """Variance of the hit rate over the window, less the usual one, that shows thrash."""
 
     low_hits: Ramp = Ramp(none=0.85, sure=0.65)
     """Mean hit rate over the window, low enough for thrash."""
@@ -95,7 +95,7 @@ class DiagnosisLimits:
     shallow: Ramp = Ramp(none=80.0, sure=60.0)
     """Score of the queue alone that is low: without that there is nothing to explain."""
 
-    low_for: Ramp = Ramp(none=0.0, sure=3.0)
+    low_for: Ramp = Ramp(none=1.0, sure=4.0)
     """Iterations in a row with a low queue that are long."""
 
     queued: Ramp = Ramp(none=0.3, sure=0.6)
@@ -111,7 +111,8 @@ class DiagnosisLimits:
     """By this part congestion is less sure where the queue is deep when the card is busy."""
 
     throttled: Ramp = Ramp(none=0.8, sure=0.5)
-    """Part of an I/O's time that its own quota takes, if congestion explains the need."""
+    """Part of an I/O's time that its own quota takes, if that does not explain the need; nor
+    does it where I/Os are slow apart from it."""
 
     cpu: Ramp = Ramp(none=0.4, sure=0.6)
     """Part of a batch's preparation that is work of the CPU."""
@@ -182,23 +183,26 @@ class Diagnostician:
 
 
 def _cold_start(p: Picture, limits: DiagnosisLimits) -> float:
-    early = limits.early(p.iteration)
-    if not p.settled and p.hits_rise:
-        early = 1.0
-    first = min(limits.fresh, 1.0 - limits.cpu(p.cpu)) if not p.settled else 0.0
-    return min(early, max(first, limits.slow(p.latency_ratio), limits.cold_hits(p.hit_rate)))
+    if p.settled:
+        return min(limits.early(p.iteration), limits.slow(p.latency_ratio))
+    fresh = min(limits.fresh, 1.0 - limits.cpu(p.cpu))
+    first = max(fresh, limits.slow(p.latency_ratio), limits.cold_hits(p.hit_rate))
+    fills = 1.0 if p.hits_rise else limits.fallen_hits(p.hits_over_usual)
+    return max(min(limits.early(p.iteration), first), fills)
 
 
 def _thrash(p: Picture, limits: DiagnosisLimits) -> float:
     if not p.settled:
         return 0.0
     calm = 1.0 - limits.latency_swing(p.latency_swing)
-    return _misses(p, limits) * (1.0 - limits.steady_latency * calm)
+    sure = min(limits.low_for(p.low_for), _misses(p, limits))
+    return sure * (1.0 - limits.steady_latency * calm)
 
 
 def _misses(p: Picture, limits: DiagnosisLimits) -> float:
     """Return how sure it is that the cache does worse than it could."""
-    swings = min(limits.swing(p.hits_variance), limits.low_hits(p.hits_mean))
+    swing = limits.swing(p.hits_variance - p.usual_variance)
+    swings = min(swing, limits.low_hits(p.hits_mean))
     cold = 0.0 if p.settled else limits.cold_hits(p.hit_rate)
     return max(swings, limits.fallen_hits(p.hits_over_usual), cold)
 
@@ -209,7 +213,7 @@ def _congestion(p: Picture, limits: DiagnosisLimits) -> float:
         limits.queued(p.queued),
         limits.queued_more(p.queued - p.usual_queued),
         limits.remote(p.remote_share),
-        limits.throttled(p.throttled),
+        max(limits.throttled(p.throttled), limits.slow(p.latency_ratio)),
         1.0 - _misses(p, limits),
     )
     return sure * (1.0 - limits.with_nic * max(0.0, p.depth_against_nic))

@@ -14,6 +14,10 @@ from headrace.policy.reservation.usual import Usual
 
 _RISING = 0.02
 _SHALLOW = 0.5
+_FULL = 90.0
+_SWING_LEFT = 0.5
+_WARM = 0.9
+_LONGEST_COLD = 2000
 _ROUNDING = 1e-9
 
 
@@ -23,7 +27,7 @@ class Picture:
 
     iteration: int
     settled: bool
-    """Since it started, the queue was full once, or the cache stopped filling."""
+    """Since it started, the cache has come to do as well as is usual, or was given long enough."""
 
     hits_rise: bool
     """The second half of the window has more hits than the first."""
@@ -31,8 +35,9 @@ class Picture:
     hit_rate: float
     hits_mean: float
     hits_variance: float
+    usual_variance: float
     hits_over_usual: float
-    """The window's mean over the usual hit rate."""
+    """The window's mean over the usual hit rate, less half of what that usually swings by."""
 
     latency_ratio: float
     """I/O latency without the wait for its own quota, over the usual one."""
@@ -70,6 +75,7 @@ class Album:
         self._rates: deque[float] = deque(maxlen=window)
         self._latency = Usual(less_is_better=True)
         self._hit_rate = Usual(less_is_better=False)
+        self._swing = Usual(less_is_better=True)
         self._queued = Usual(less_is_better=True)
         self._iteration = -1
         self._settled = False
@@ -80,18 +86,20 @@ class Album:
         if indicators.iteration < self._iteration:
             self._begin_again()
         self._iteration = indicators.iteration
-        keeps_up = health.queue >= 100.0
+        keeps_up = health.queue >= _FULL
         free_s = indicators.io_latency_s * (1.0 - indicators.throttled_share)
         if free_s > 0:
             self._latency.observe(free_s, keeps_up=keeps_up)
             self._queued.observe(queued_share(indicators), keeps_up=keeps_up)
-        self._hit_rate.observe(indicators.hit_rate, keeps_up=keeps_up)
+        self._hit_rate.observe(indicators.hit_rate, keeps_up=keeps_up and self._settled)
         fill = filled(indicators)
         self._hits.append(indicators.hit_rate)
         self._ratios.append(self._latency.ratio(free_s))
         self._fills.append(fill)
         self._rates.append(indicators.nic_bytes_per_s)
         self._low_for = self._low_for + 1 if fill < _SHALLOW else 0
+        if self._settled:
+            self._swing.observe(_moments(self._hits)[1], keeps_up=keeps_up)
         self._settle(keeps_up=keeps_up)
 
     def picture(self, indicators: Indicators) -> Picture:
@@ -106,7 +114,8 @@ class Album:
             hit_rate=indicators.hit_rate,
             hits_mean=hits_mean,
             hits_variance=hits_variance,
-            hits_over_usual=self._hit_rate.ratio(hits_mean),
+            usual_variance=self._swing.value or 0.0,
+            hits_over_usual=self._over_usual(hits_mean),
             latency_ratio=self._ratios[-1],
             latency_swing=sqrt(ratio_variance) / ratio_mean if ratio_mean else 0.0,
             low_for=self._low_for,
@@ -118,6 +127,11 @@ class Album:
             cpu=indicators.transform_share,
         )
 
+    def _over_usual(self, hits_mean: float) -> float:
+        usual = self._hit_rate.value or 0.0
+        low = usual - _SWING_LEFT * sqrt(self._swing.value or 0.0)
+        return hits_mean / low if low > _ROUNDING else 1.0
+
     def _begin_again(self) -> None:
         """Forget the run before, but not what is usual for the host."""
         for window in (self._hits, self._ratios, self._fills, self._rates):
@@ -126,9 +140,18 @@ class Album:
         self._low_for = 0
 
     def _settle(self, *, keeps_up: bool) -> None:
-        whole = len(self._hits) == self._hits.maxlen
-        if whole and (keeps_up or not self._hits_rise()):
+        """Decide whether the run has left its beginning behind.
+
+        A run whose hits were never better is judged by its queue, for nothing else is known.
+        After ``_LONGEST_COLD`` iterations what the cache does is what it can do.
+        """
+        if self._settled or len(self._hits) < (self._hits.maxlen or 0):
+            return
+        if self._iteration >= _LONGEST_COLD:
+            self._hit_rate = Usual(_moments(self._hits)[0], less_is_better=False)
             self._settled = True
+        warm = self._over_usual(_moments(self._hits)[0]) >= _WARM
+        self._settled |= warm and keeps_up and not self._hits_rise()
 
     def _hits_rise(self) -> bool:
         half = len(self._hits) // 2

@@ -15,7 +15,7 @@ class Usual:
     """
 
     _BETTER = 0.2
-    _WORSE = 0.04
+    _WORSE = 0.01
 
     def __init__(self, known: float | None = None, *, less_is_better: bool) -> None:
         self.value = known
