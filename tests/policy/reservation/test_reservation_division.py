@@ -35,8 +35,9 @@ def test_a_job_that_one_tier_holds_up_leaves_the_others_to_those_who_can_use_the
     assert bounded.want[1].tolist() == pytest.approx([100, 0]), "the slow tier is wanted as before"
 
 
-def test_what_is_over_is_dealt_out_in_proportion() -> None:
-    assert spread(np.array([[10.0, 30.0]]), np.array([80.0])).tolist() == [pytest.approx([20, 60])]
+def test_half_of_what_is_over_goes_by_size_and_half_by_weight() -> None:
+    given_out = spread(np.array([[10.0, 30.0]]), np.array([1.0, 1.0]), np.array([80.0]))
+    assert given_out.tolist() == [pytest.approx([10 + 5 + 10, 30 + 15 + 10])]
 
 
 def test_quotas_that_suffice_are_left_alone() -> None:
@@ -67,7 +68,7 @@ def test_changes_never_exceed_the_capacity(
 ) -> None:
     standing, wanted = (np.array(column) for column in zip(*rates, strict=True))
     entitled = wanted * min(capacity / max(wanted.sum(), 1e-9), 1.0) * (1 - 1e-9)
-    target = spread(entitled[None, :], np.array([capacity]))[0]
+    target = spread(entitled[None, :], np.ones(len(rates)), np.array([capacity]))[0]
     moved = changes(standing, entitled, target, capacity=capacity, tolerance=0.02)
     assert moved.sum() <= capacity * (1 + 1e-12)
     assert (moved >= entitled * 0.979 - 1e-9).all()

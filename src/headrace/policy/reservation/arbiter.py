@@ -9,8 +9,8 @@ Bandwidth is given in four steps, for every tier alike:
 2. ordinary quotas by weighted max-min over what the elastic pool leaves: what known deadlines
    need first, then what fills queues;
 3. loans from the pool to jobs in need that lack something;
-4. what is over is spread over everybody in proportion to what they have, so nobody is
-   throttled while a tier idles; it is taken back within one round when somebody needs it.
+4. what is over is spread over everybody, so nobody is throttled while a tier idles; it is
+   taken back within one round when somebody needs it.
 """
 
 from __future__ import annotations

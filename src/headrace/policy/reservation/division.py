@@ -68,12 +68,25 @@ def ordinary(claims: Claims, capacity: Amounts) -> Amounts:
     )
 
 
-def spread(entitled: Amounts, capacity: Amounts) -> Amounts:
-    """Return quotas that use all of the capacity: what is over is dealt out in proportion."""
-    spare = np.maximum(capacity - entitled.sum(axis=-1), 0.0) * (1.0 - 1e-9)
-    total = entitled.sum(axis=-1)
-    factor = 1.0 + np.where(total > 0, spare / np.where(total > 0, total, 1.0), 0.0)
-    return np.asarray(entitled * factor[:, None])
+def spread(entitled: Amounts, weights: Amounts, capacity: Amounts) -> Amounts:
+    """Return quotas that use all of the capacity.
+
+    Half of what is over is dealt out in proportion to what each has, because needs vary with
+    their size; half of it by weight, because a job that hardly used a tier may need it any
+    moment, as when a cache loses its data.
+
+    Args:
+        entitled: What each has already ``[tiers, n]``.
+        weights: 0 for those that are satisfied with a proportional part ``[n]``.
+        capacity: What there is ``[tiers]``.
+    """
+    total = entitled.sum(axis=-1, keepdims=True)
+    spare = np.maximum(capacity[:, None] - total, 0.0) * (1.0 - 1e-9)
+    parts = entitled / np.where(total > 0, total, 1.0)
+    whole = weights.sum()
+    if whole > 0:
+        parts = 0.5 * parts + 0.5 * weights / whole
+    return np.asarray(entitled + spare * parts)
 
 
 def changes(

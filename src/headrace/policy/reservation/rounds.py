@@ -79,7 +79,7 @@ class Round:
                 tier, float(pools[i]), claims.want[i], ordinaries[i], claims.must[i]
             )
         entitled = ordinaries + lent
-        target = spread(entitled, self._capacity)
+        target = spread(entitled, self._weights(), self._capacity)
         for i in range(len(self._tiers)):
             self._put_in_force(i, claims.want[i], ordinaries[i], lent[i], target[i])
         return self._outcome.ordered()
@@ -125,6 +125,11 @@ class Round:
                 [[a.split.get(t, 0.0) for a in jobs] + [0.0] * len(bursts) for t in names]
             ),
         )
+
+    def _weights(self) -> Amounts:
+        """Return by what weight spare is spread: over jobs, not over bursts."""
+        weights = [account.joined.weight for account in self._accounts]
+        return np.array(weights + [0.0] * len(self._bursts))
 
     def _weight(self, account: Account) -> float:
         """Return a job's weight: up to twice its own the farther its health is from the target."""
