@@ -46,10 +46,9 @@ def loading(dataset: Path, controller: FakeController | str, **options: Any) -> 
 
 def step_by_step(loader: Loader, controller: FakeController, *, steps: int | None = None) -> int:
     """Take steps, each after the one before was reported."""
-    taken = 0
-    for _ in loader:
-        taken += 1
-        goal = controller.reports[-1].iteration + 1 if controller.reports else 0
+    first = _iteration(controller) + 1
+    for taken, _ in enumerate(loader, 1):
+        goal = first + taken - 1
         controller.wait_for(lambda goal=goal: _iteration(controller) >= goal)
         if taken == steps:
             break
@@ -328,9 +327,8 @@ def test_two_ranks_of_a_host_report_as_one_and_share_its_quota(
         loading(dataset, controller, rank=0, world=2) as first,
         loading(dataset, controller, rank=1, world=2) as second,
     ):
-        for _ in zip(first, second, strict=True):
-            goal = _iteration(controller) + 1
-            controller.wait_for(lambda goal=goal: _iteration(controller) >= goal)
+        for taken, _ in enumerate(zip(first, second, strict=True)):
+            controller.wait_for(lambda taken=taken: _iteration(controller) >= taken)
         shares = [loader.statistics().control for loader in (first, second)]
     iterations = [report.iteration for report in controller.reports]
     assert iterations == sorted(set(iterations))
@@ -353,9 +351,8 @@ def test_when_the_speaker_closes_another_rank_goes_on_and_the_job_does_not_end(
         loading(dataset, controller, rank=0, world=2) as first,
         loading(dataset, controller, rank=1, world=2) as second,
     ):
-        for _ in zip(first, second, strict=True):
-            goal = _iteration(controller) + 1
-            controller.wait_for(lambda goal=goal: _iteration(controller) >= goal)
+        for taken, _ in enumerate(zip(first, second, strict=True)):
+            controller.wait_for(lambda taken=taken: _iteration(controller) >= taken)
         first.close()
         assert controller.left == []
         before = _iteration(controller)

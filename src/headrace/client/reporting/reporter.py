@@ -172,7 +172,7 @@ class Reporter:
         if self._announced_step != self._first_step:
             self._announced_step = self._first_step
             voice.announce(now)
-        if self._speak_in(now) == 0:
+        if min(self._steps_in(now), self._stall_in(now)) == 0:
             voice.say(self._figures(now), now)
         voice.turn(now)
         self._obey(voice)
@@ -180,23 +180,25 @@ class Reporter:
     def _wait(self, voice: Voice) -> None:
         now = time.monotonic()
         self._waits_for_steps = True
-        speak_s = self._speak_in(now)  # only now: a step that comes from here on rings
-        if speak_s is not None:
-            self._waits_for_steps = False
-        wait_s = min(voice.due_in(now), STALL_S if speak_s is None else speak_s)
+        steps_s = self._steps_in(now)  # only now: a step that comes from here on rings
+        self._waits_for_steps = steps_s == math.inf
+        wait_s = min(voice.due_in(now), self._stall_in(now), steps_s)
         poll = select.poll()
         poll.register(self._bell, select.POLLIN)
         poll.register(voice.fileno(), select.POLLIN)
         if any(number == self._bell for number, _ in poll.poll(wait_s * 1000)):
             os.eventfd_read(self._bell)
 
-    def _speak_in(self, now: float) -> float | None:
-        """Return the time until this rank has to speak [s]; None: not before the next step."""
-        if self._moments and self._moments[-1].iteration >= self._told + self._every():
-            return max(0.0, self._told_at + LEAST_S - now)
-        if self._asked is not None:
-            return max(0.0, max(self._asked[1], self._told_at) + STALL_S - now)
-        return None
+    def _steps_in(self, now: float) -> float:
+        """Return the time until steps have to be told of [s]; infinite: not before the next."""
+        if not self._moments or self._moments[-1].iteration < self._told + self._every():
+            return math.inf
+        return max(0.0, self._told_at + LEAST_S - now)
+
+    def _stall_in(self, now: float) -> float:
+        """Return the time until it has to be told that no step comes, or to look again [s]."""
+        asked = self._asked
+        return STALL_S if asked is None else max(0.0, max(asked[1], self._told_at) + STALL_S - now)
 
     def _every(self) -> int:
         answer = None if self._voice is None else self._voice.word.answer
