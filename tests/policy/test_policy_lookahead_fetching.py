@@ -107,6 +107,18 @@ def test_a_fetch_may_end_after_its_job_its_plan_or_its_visits_are_gone() -> None
     assert bench.tell(FetchEnded(job="job", visits=near)) == []
 
 
+def test_fetching_again_and_again_leaves_the_queue_as_small_as_it_was() -> None:
+    bench = resting()
+    visits = bench.queue.upcoming("job")
+    for _ in range(40):
+        bench.tell(FetchBegan(job="job", visits=visits))
+        bench.tell(FetchEnded(job="job", visits=visits))
+    window = bench.queue._jobs["job"]
+    assert len(window._due) <= 2 * len(window.items) + 64 + 1
+    bench.tell(GuardDecided(workers=2, transform=True))
+    assert bench.running_samples() == [0, 1]
+
+
 def test_progress_of_a_job_is_told_and_of_one_that_is_gone_never_comes() -> None:
     bench = resting()
     bench.ask(3, 6, consumed=2)

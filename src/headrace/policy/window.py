@@ -311,8 +311,19 @@ class JobWindow:
         self._count += 1
         heapq.heappush(heap, (key, self._count, item))
         if len(heap) > 2 * len(self.items) + _SLACK_ENTRIES:
-            heap[:] = [entry for entry in heap if self.items.get(entry[2].visit) is entry[2]]
+            heap[:] = self._once_each(heap)
             heapq.heapify(heap)
+
+    def _once_each(self, heap: Heap) -> Heap:
+        """Return each item's first entry: one that was set aside and taken up has several."""
+        first: dict[Visit, tuple[float, int, Item]] = {}
+        for entry in heap:
+            visit = entry[2].visit
+            if self.items.get(visit) is entry[2] and (
+                visit not in first or entry[:2] < first[visit][:2]
+            ):
+                first[visit] = entry
+        return list(first.values())
 
     def _rebuild(self) -> None:
         self._keyed_with = self.pace.step_time_s
