@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from headrace.cli.asking import Asker, controller_options
-from headrace.cli.gauges import rate
-from headrace.report.blocks import Table
-from headrace.report.console import print_table
+from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.report.document import write_json
-from headrace.report.units import percent
+from headrace.report.units import bytes_, percent
 from headrace.wire.estate import Agents, AgentTierView, AgentView
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A tier of one agent."""
+
+    agent: AgentView | None
+    """None below the first row of an agent."""
+
+    tier: AgentTierView | None
 
 
 @click.command()
@@ -50,32 +60,38 @@ def _print(found: Agents) -> None:
     if not found.agents:
         console.print("no agents")
         return
-    print_table(
-        console,
-        Table(
-            title="",
-            columns=("agent", "state", "CPU", "workers", "jobs", "queue", "tier", "gives", "used"),
-            rows=tuple(row for agent in found.agents for row in _rows(agent)),
-        ),
-    )
+    columns = _columns(console.width)
+    console.print(heading(columns))
+    for agent in found.agents:
+        for place, tier in enumerate(agent.tiers or [None]):
+            console.print(line(columns, _Row(agent if place == 0 else None, tier)))
 
 
-def _rows(agent: AgentView) -> list[tuple[str, ...]]:
-    """Return a line for each of the agent's tiers; what is about the agent is in the first."""
-    about = (
-        agent.agent,
-        _state(agent),
-        percent(agent.cpu_share),
-        str(agent.workers),
-        str(len(agent.jobs)),
-        f"{agent.waiting:,}",
-    )
-    first, *others = [_amounts(tier) for tier in agent.tiers] or [("", "", "")]
-    return [(*about, *first), *(("",) * len(about) + other for other in others)]
+def _columns(width: int) -> list[Column[_Row]]:
+    columns: list[Column[_Row]] = [
+        Column(name="STATE", width=12, cell=_of_agent(_state)),
+        Column(name="CPU", width=5, right=True, cell=_of_agent(lambda one: percent(one.cpu_share))),
+        Column(name="WORKERS", width=7, right=True, cell=_of_agent(lambda one: str(one.workers))),
+        Column(name="JOBS", width=5, right=True, cell=_of_agent(lambda one: str(len(one.jobs)))),
+        Column(name="QUEUE", width=6, right=True, cell=_of_agent(lambda one: f"{one.waiting:,}")),
+        Column(name="TIER", width=6, cell=lambda row: row.tier.tier if row.tier else ""),
+        Column(name="GIVES/s", width=7, right=True, cell=_gives),
+        Column(name="USED/s", width=7, right=True, cell=_used),
+    ]
+    room = width - width_of(columns)
+    return [name_column("AGENT", room, _of_agent(lambda one: one.agent)), *columns]
 
 
-def _amounts(tier: AgentTierView) -> tuple[str, str, str]:
-    return (tier.tier, rate(tier.bytes_per_s), rate(tier.used_bytes_per_s))
+def _of_agent(cell: Callable[[AgentView], str]) -> Callable[[_Row], str]:
+    return lambda row: "" if row.agent is None else cell(row.agent)
+
+
+def _gives(row: _Row) -> str:
+    return bytes_(row.tier.bytes_per_s) if row.tier else ""
+
+
+def _used(row: _Row) -> str:
+    return bytes_(row.tier.used_bytes_per_s) if row.tier else ""
 
 
 def _state(agent: AgentView) -> str:

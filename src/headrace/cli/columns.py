@@ -10,6 +10,10 @@ from rich.text import Text
 
 R = TypeVar("R")
 
+_LEAST_NAME = 10
+_MOST_NAME = 40
+"""Letters of a column that takes the room which others leave."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column(Generic[R]):
@@ -38,6 +42,11 @@ def line(columns: Sequence[Column[R]], row: R) -> Text:
 def width_of(columns: Sequence[Column[R]]) -> int:
     """Return the letters that the columns take, the blanks between them included."""
     return sum(column.width + 1 for column in columns) - 1
+
+
+def name_column(name: str, room: int, cell: Callable[[R], str | Text]) -> Column[R]:
+    """Return the first column, which takes the room that the others leave, within reason."""
+    return Column(name=name, width=min(max(room - 1, _LEAST_NAME), _MOST_NAME), cell=cell)
 
 
 def _joined(columns: Sequence[Column[R]], cells: Sequence[Text]) -> Text:

@@ -6,7 +6,8 @@ import math
 
 from rich.text import Text
 
-from headrace.report.units import bytes_
+from headrace.report.units import bytes_, seconds
+from headrace.wire.estate import JobView
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -31,3 +32,13 @@ def rate(bytes_per_s: float) -> str:
 def short_name(name: str, width: int) -> str:
     """Return a name cut to ``width``, with a sign that it was."""
     return name if len(name) <= width else name[: width - 1] + "…"
+
+
+def felt(wait_s: float) -> str:
+    """Return how long a job waited; what nobody feels is a dash."""
+    return seconds(wait_s) if wait_s >= 1e-3 else "–"
+
+
+def needs_word(job: JobView) -> bool:
+    """Return whether there is something to be said of a job's health."""
+    return bool(job.reason) and (job.level != "healthy" or job.mode != "none")

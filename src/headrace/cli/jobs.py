@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
-from headrace.cli.gauges import rate, short_name
-from headrace.report.blocks import Table
-from headrace.report.console import print_table
+from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.gauges import STYLES, felt, needs_word
 from headrace.report.document import write_json
-from headrace.report.units import seconds
+from headrace.report.units import bytes_
 from headrace.wire.estate import Jobs, JobView, TierShare
 
-_NAME_LETTERS = 12
-"""Letters of a job's identifier that are shown where it has no title."""
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A job on one tier."""
+
+    job: JobView | None
+    """None below the first row of a job."""
+
+    tier: str
+    share: TierShare | None
 
 
 @click.command()
@@ -57,36 +67,56 @@ def _print(found: Jobs) -> None:
         console.print("no jobs")
         return
     worst_first = sorted(found.jobs, key=lambda job: (job.score, job.job))
-    print_table(
-        console,
-        Table(
-            title="",
-            columns=("job", "health", "queue", "wait", "tier", "asked", "given", "lent", "used"),
-            rows=tuple(row for job in worst_first for row in _rows(job)),
-        ),
-    )
+    columns = _columns(console.width)
+    console.print(heading(columns))
     for job in worst_first:
-        if job.reason:
-            console.print(f"{_name(job)}: {job.reason}", soft_wrap=True, highlight=False)
+        tiers: list[tuple[str, TierShare | None]] = [*sorted(job.tiers.items())] or [("", None)]
+        for place, (tier, share) in enumerate(tiers):
+            console.print(line(columns, _Row(job if place == 0 else None, tier, share)))
+        if needs_word(job):
+            console.print(f"  ↳ {job.reason}", soft_wrap=True, highlight=False, style="dim")
 
 
-def _rows(job: JobView) -> list[tuple[str, ...]]:
-    """Return a line for each of the job's tiers; what is about the job is in the first."""
-    queue = f"{job.queue_depth:.0f}/{job.queue_capacity:.0f}"
-    about = (_name(job), f"{job.score:.0f} {job.level}", queue, seconds(job.wait_s))
-    tiers = [(tier, *_amounts(share)) for tier, share in sorted(job.tiers.items())]
-    first, *others = tiers or [("",) * 5]
-    return [(*about, *first), *(("", "", "", "", *other) for other in others)]
+def _columns(width: int) -> list[Column[_Row]]:
+    columns: list[Column[_Row]] = [
+        Column(name="HEALTH", width=12, cell=_health),
+        Column(name="QUEUE", width=5, right=True, cell=_queue),
+        Column(name="WAIT", width=7, right=True, cell=_wait),
+        Column(name="TIER", width=6, cell=lambda row: row.tier),
+        *(
+            Column(name=name, width=7, right=True, cell=_amount(field))
+            for name, field in (
+                ("ASKED/s", "asked_bytes_per_s"),
+                ("GIVEN/s", "granted_bytes_per_s"),
+                ("LENT/s", "lent_bytes_per_s"),
+                ("USED/s", "used_bytes_per_s"),
+            )
+        ),
+    ]
+    return [name_column("JOB", width - width_of(columns), _name), *columns]
 
 
-def _amounts(share: TierShare) -> tuple[str, ...]:
-    return (
-        rate(share.asked_bytes_per_s),
-        rate(share.granted_bytes_per_s),
-        rate(share.lent_bytes_per_s),
-        rate(share.used_bytes_per_s),
-    )
+def _name(row: _Row) -> str:
+    return "" if row.job is None else row.job.title or row.job.job
 
 
-def _name(job: JobView) -> str:
-    return job.title or short_name(job.job, _NAME_LETTERS)
+def _health(row: _Row) -> str | Text:
+    if row.job is None:
+        return ""
+    return Text(f"{row.job.score:.0f} {row.job.level}", style=STYLES.get(row.job.level, ""))
+
+
+def _queue(row: _Row) -> str:
+    return "" if row.job is None else f"{row.job.queue_depth:.0f}/{row.job.queue_capacity:.0f}"
+
+
+def _wait(row: _Row) -> str:
+    return "" if row.job is None else felt(row.job.wait_s)
+
+
+def _amount(field: str) -> Callable[[_Row], str]:
+    def cell(row: _Row) -> str:
+        amount: float = getattr(row.share, field) if row.share else 0.0
+        return bytes_(amount) if amount else "–"
+
+    return cell

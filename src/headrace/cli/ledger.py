@@ -10,18 +10,14 @@ import click
 from rich.console import Console
 
 from headrace.cli.asking import Asker, controller_options
+from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.cli.durations import Duration
-from headrace.cli.gauges import rate, short_name
-from headrace.report.blocks import Table
-from headrace.report.console import print_table
 from headrace.report.document import write_json
-from headrace.report.units import seconds
+from headrace.report.units import bytes_, seconds
 from headrace.wire.estate import Ledger, LedgerEntry
 
 _AT_ONCE = 1000
 """Entries that the controller tells in one answer at most."""
-
-_NAME_LETTERS = 12
 
 
 @click.command()
@@ -89,31 +85,33 @@ def _print(found: Ledger) -> None:
     if not found.entries:
         console.print("no entries")
         return
-    print_table(
-        console,
-        Table(
-            title="",
-            columns=("entry", "began", "what", "job", "tier", "health", "amount", "lasted"),
-            rows=tuple(_row(entry) for entry in found.entries),
-        ),
-    )
+    columns = _columns(console.width)
+    console.print(heading(columns))
     for entry in found.entries:
-        console.print(f"{entry.entry}: {_why(entry)}", soft_wrap=True, highlight=False)
+        console.print(line(columns, entry))
+        console.print(f"  ↳ {_why(entry)}", soft_wrap=True, highlight=False, style="dim")
     if found.before is not None:
         console.print("… and older ones (--limit)")
 
 
-def _row(entry: LedgerEntry) -> tuple[str, ...]:
-    return (
-        str(entry.entry),
-        datetime.fromtimestamp(entry.began_at).astimezone().strftime("%m-%d %H:%M:%S"),
-        entry.kind,
-        short_name(entry.job, _NAME_LETTERS),
-        entry.tier,
-        f"{entry.score:.0f}",
-        rate(entry.bytes_per_s),
-        _lasted(entry),
-    )
+def _columns(width: int) -> list[Column[LedgerEntry]]:
+    columns: list[Column[LedgerEntry]] = [
+        Column(name="BEGAN", width=14, cell=_began),
+        Column(name="WHAT", width=7, cell=lambda entry: entry.kind),
+        Column(name="TIER", width=6, cell=lambda entry: entry.tier),
+        Column(name="HEALTH", width=6, right=True, cell=lambda entry: f"{entry.score:.0f}"),
+        Column(name="AMOUNT/s", width=8, right=True, cell=_amount),
+        Column(name="LASTED", width=10, right=True, cell=_lasted),
+    ]
+    return [name_column("JOB", width - width_of(columns), lambda entry: entry.job), *columns]
+
+
+def _began(entry: LedgerEntry) -> str:
+    return datetime.fromtimestamp(entry.began_at).astimezone().strftime("%m-%d %H:%M:%S")
+
+
+def _amount(entry: LedgerEntry) -> str:
+    return bytes_(entry.bytes_per_s) if entry.bytes_per_s else "–"
 
 
 def _lasted(entry: LedgerEntry) -> str:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.cli.columns import Column, heading, line, width_of
-from headrace.cli.gauges import STYLES, gauge, rate, short_name
+from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.gauges import STYLES, felt, gauge, needs_word, rate, short_name
 from headrace.report.units import bytes_, seconds
 from headrace.wire.estate import AgentTierView, AgentView, Estate, JobView, TierView
-
-R = TypeVar("R")
 
 _FIXED_LINES = 5
 """Lines beside those of tiers, jobs and agents: header, two headings, a blank one, the footer."""
 
 _LEAST_NAME = 10
-_MOST_NAME = 40
-"""Letters of a job's or agent's name."""
+"""Letters of a name that columns worth less than it make room for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,17 +80,13 @@ def _job_lines(jobs: Sequence[JobView], width: int, room: int) -> list[Text]:
     while waiting and len(lines) + _height(waiting[0]) + (len(waiting) > 1) <= room + 1:
         job = waiting.pop(0)
         lines.append(line(columns, job))
-        if _needs_word(job):
+        if needs_word(job):
             lines.append(_aside(job.reason))
     return [*lines, *_left_out(len(waiting), "in better health" if len(lines) > 1 else "")]
 
 
 def _height(job: JobView) -> int:
-    return 2 if _needs_word(job) else 1
-
-
-def _needs_word(job: JobView) -> bool:
-    return bool(job.reason) and (job.level != "healthy" or job.mode != "none")
+    return 2 if needs_word(job) else 1
 
 
 def _job_columns(width: int) -> list[Column[JobView]]:
@@ -102,7 +94,7 @@ def _job_columns(width: int) -> list[Column[JobView]]:
         Column(name="HEALTH", width=9, cell=_health),
         Column(name="DIAGNOSIS", width=15, cell=_mode),
         Column(name="QUEUE", width=5, right=True, cell=_queue),
-        Column(name="WAIT", width=7, right=True, cell=lambda job: _duration(job.wait_s)),
+        Column(name="WAIT", width=7, right=True, cell=lambda job: felt(job.wait_s)),
         Column(name="ASKED/s", width=7, right=True, cell=lambda job: bytes_(_asked(job))),
         Column(name="GIVEN/s", width=7, right=True, cell=lambda job: bytes_(_granted(job))),
         Column(name="LOAN", width=12, right=True, cell=_loan),
@@ -115,11 +107,10 @@ def _job_columns(width: int) -> list[Column[JobView]]:
     ]
     while extra and width_of(columns) + extra[0].width + 2 + 2 * _LEAST_NAME <= width:
         columns.append(extra.pop(0))
-    return [_named("JOB", width - width_of(columns), lambda job: job.title or job.job), *columns]
-
-
-def _named(name: str, room: int, cell: Callable[[R], str]) -> Column[R]:
-    return Column(name=name, width=min(max(room - 1, _LEAST_NAME), _MOST_NAME), cell=cell)
+    return [
+        name_column("JOB", width - width_of(columns), lambda job: job.title or job.job),
+        *columns,
+    ]
 
 
 def _health(job: JobView) -> Text:
@@ -163,11 +154,6 @@ def _used(job: JobView) -> float:
     return sum(share.used_bytes_per_s for share in job.tiers.values())
 
 
-def _duration(value_s: float) -> str:
-    """Return a wait; what nobody feels is a dash."""
-    return seconds(value_s) if value_s >= 1e-3 else "–"
-
-
 def _agent_lines(agents: Sequence[AgentView], width: int, room: int) -> list[Text]:
     if not agents:
         return [Text("no agents have announced themselves", style="dim")]
@@ -185,7 +171,7 @@ def _agent_columns(width: int) -> list[Column[AgentView]]:
         Column(name="READS/s", width=max(width - 70, 34), cell=_reads),
         Column(name="HEARD", width=6, right=True, cell=lambda agent: _ago(agent.age_s)),
     ]
-    return [_named("AGENT", width - width_of(columns), lambda agent: agent.agent), *columns]
+    return [name_column("AGENT", width - width_of(columns), lambda agent: agent.agent), *columns]
 
 
 def _cpu(agent: AgentView) -> Text:
