@@ -115,6 +115,16 @@ def test_a_tracker_that_begins_anew_may_be_told_what_is_usual() -> None:
     assert told.score < HealthTracker().observe(found).score
 
 
+def test_a_new_run_begins_anew_but_for_what_is_usual() -> None:
+    tracker = HealthTracker()
+    for number in range(50):
+        tracker.observe(indicators(iteration=number, io_latency_s=0.01))
+    first = tracker.observe(indicators(iteration=0, queue_depth=0, io_latency_s=0.04))
+    assert first.queue == 0
+    assert first.latency == 0
+    assert tracker.usual_latency_s == pytest.approx(0.01, rel=0.1)
+
+
 def test_a_job_without_a_queue_is_as_well_as_it_waits() -> None:
     alone = indicators(queue_depth=0, queue_capacity=0)
     assert HealthTracker().observe(alone).score >= 90

@@ -77,3 +77,15 @@ def test_a_host_that_begins_anew_is_learnt_anew() -> None:
         tell(job, "h0", iteration, float(iteration), depth=0.0)
     tell(job, "h0", 0, 9.0, depth=8.0)
     assert job.worst().health.score == 100.0
+
+
+def test_a_jobs_next_run_begins_without_hosts_but_knows_what_is_usual_for_them() -> None:
+    job = hosts(1)
+    for iteration in range(50):
+        tell(job, "h0", iteration, float(iteration), depth=8.0)
+    again = job.of_next_run(1).of_next_run(1)
+    assert len(again) == 0
+    tell(again, "h0", 0, 60.0, depth=8.0)
+    tell(again, "h1", 0, 60.0, depth=8.0)
+    usual_s = [host.health.usual_latency_s for host in again.fresh()]
+    assert usual_s[0] == job.worst().health.usual_latency_s > 0

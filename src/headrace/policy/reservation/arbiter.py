@@ -203,7 +203,7 @@ class Arbiter:
         """Open a job's books; one that runs only changes its weight and guarantees.
 
         One that announces its first batches, or a start to come, begins anew: it keeps the
-        quotas in force, and nothing else.
+        quotas in force and what is usual for its hosts, and nothing else.
         """
         known = self._accounts.get(event.job)
         if known is None:
@@ -216,6 +216,7 @@ class Arbiter:
             return []
         again = Account(replace(event, quotas={}), self._limits, self._media, now)
         again.quotas = known.quotas
+        again.hosts = known.hosts.of_next_run(event.hosts)
         self._accounts[event.job] = again
         if not known.is_reordering:
             return []

@@ -181,6 +181,7 @@ class HealthTracker:
         total = sum(self._limits.weights)
         self._weights = tuple(weight / total for weight in self._limits.weights)
         self._usual = Usual(usual_latency_s or None, less_is_better=True)
+        self._iteration = -1
         self._rate: float | None = None
         self._scores: tuple[float, float, float, float] | None = None
 
@@ -192,10 +193,16 @@ class HealthTracker:
     def observe(self, indicators: Indicators) -> Health:
         """Take in one iteration and return the host's health.
 
+        One that is earlier than the last begins a new run: of the one before only what is usual
+        for the host is kept.
+
         Raises:
             ReportError: A figure is not finite, negative or out of its range; nothing changed.
         """
         check_indicators(indicators)
+        if indicators.iteration < self._iteration:
+            self._rate = self._scores = None
+        self._iteration = indicators.iteration
         self._learn(indicators)
         load = self._next_load(indicators)
         queue, latency, variation, next_batch = self._smooth(indicators, load)

@@ -77,6 +77,7 @@ class Hosts:
         self._diagnosis = diagnosis
         self._expected = expected
         self._hosts: dict[str, Host] = {}
+        self._before: dict[str, Host] = {}
         self._newest = -1
         self._arrived = 0
         self._is_decided = True
@@ -88,17 +89,23 @@ class Hosts:
         """Wait for this many hosts, until it shows how many report."""
         self._expected = hosts
 
+    def of_next_run(self, expected: int) -> Hosts:
+        """Return an empty collection for the job's next run; it remembers what is usual."""
+        following = Hosts(expected, self._health, self._diagnosis)
+        following._before = dict(self._hosts or self._before)
+        return following
+
     def report(self, name: str, indicators: Indicators, now: float) -> bool:
         """Take in a host's report; return whether an iteration is over.
 
-        A host that reports an iteration that it is past has begun anew: what was learnt
-        from it is dropped. The same iteration again is ignored.
+        A host that reports an iteration that it is past has begun anew: of what was learnt
+        only what is usual for it is kept. The same iteration again is ignored.
         """
         host, iteration = self._hosts.get(name), indicators.iteration
         if host is not None and iteration == host.indicators.iteration:
             return False
-        if host is None or iteration < host.indicators.iteration:
-            host = Host(self._health, self._diagnosis)
+        if host is None:
+            host = self._before.pop(name, None) or Host(self._health, self._diagnosis)
         host.observe(indicators, now)
         self._hosts[name] = host
         return self._count(iteration)

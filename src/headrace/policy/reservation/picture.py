@@ -181,5 +181,5 @@ def _correlation(left: deque[float], right: deque[float]) -> float:
     scale = sqrt(left_variance) * sqrt(right_variance)
     if scale <= _ROUNDING * (left_mean * right_mean):
         return 0.0
-    covariance = sum(map(mul, left, right)) / len(left) - left_mean * right_mean
+    covariance: float = sum(map(mul, left, right)) / len(left) - left_mean * right_mean
     return min(1.0, max(-1.0, covariance / scale))
