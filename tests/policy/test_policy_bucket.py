@@ -53,13 +53,6 @@ def test_turning_the_rate_up_and_down_saves_nothing_up() -> None:
     assert bucket.free_at(0.0) == pytest.approx(2.0)
 
 
-def test_what_is_given_back_can_be_taken_again() -> None:
-    bucket = TokenBucket(rate=1 * MB, burst=1 * MB, now=0.0)
-    bucket.take_nowait(5 * MB, now=0.0)
-    bucket.give_back(5 * MB, now=0.0)
-    assert bucket.is_free(now=0.0)
-
-
 def test_what_was_read_beyond_what_was_foreseen_is_owed() -> None:
     bucket = TokenBucket(rate=1 * MB, burst=0, now=0.0)
     bucket.charge(3 * MB, now=0.0)

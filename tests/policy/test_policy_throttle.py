@@ -154,18 +154,27 @@ def test_reads_that_somebody_waits_for_go_in_order_and_before_what_is_only_fores
     bench.job(plan=Steps(width=8))
     bench.finish(bench.started[0])
     for read in (1, 2):
-        assert bench.tell(ReadAsked(read=read, job="job", tier="hdd", nbytes=50_000)) == []
+        assert bench.tell(ReadAsked(read=read, job="job", tier="hdd", nbytes=50_000, step=0)) == []
     assert bench.tell(Tick(), 1.0) == [Read(read=1)]
     assert bench.queue.holds_back("job")
     assert [type(action) for action in bench.tell(Tick(), 1.5)] == [Read]
     assert [type(action) for action in bench.tell(Tick(), 2.0)] == [Start]
 
 
+def test_reads_for_earlier_steps_go_first() -> None:
+    bench = Bench()
+    quota(bench, job=100 * KB)
+    for read, step in ((1, 5), (2, 6), (3, 5), (4, 4)):
+        bench.tell(ReadAsked(read=read, job="job", tier="hdd", nbytes=100_000, step=step))
+    let_go = [bench.tell(Tick(), float(second)) for second in (1, 2, 3)]
+    assert let_go == [[Read(read=4)], [Read(read=3)], [Read(read=2)]]
+
+
 def test_a_read_that_is_withdrawn_costs_nothing() -> None:
     bench = Bench()
     quota(bench, job=100 * KB)
     for read in (1, 2, 3):
-        bench.tell(ReadAsked(read=read, job="job", tier="hdd", nbytes=100_000))
+        bench.tell(ReadAsked(read=read, job="job", tier="hdd", nbytes=100_000, step=0))
     bench.tell(ReadWithdrawn(read=2))
     bench.tell(ReadWithdrawn(read=1))
     assert bench.tell(Tick(), 1.0) == [Read(read=3)]
@@ -175,11 +184,11 @@ def test_a_read_that_is_withdrawn_costs_nothing() -> None:
 def test_reads_of_a_quota_that_is_lifted_wait_no_more() -> None:
     bench = Bench()
     quota(bench, job=0.0)
-    bench.tell(ReadAsked(read=1, job="job", tier="hdd", nbytes=1))
-    bench.tell(ReadAsked(read=2, job="job", tier="hdd", nbytes=1))
+    bench.tell(ReadAsked(read=1, job="job", tier="hdd", nbytes=1, step=0))
+    bench.tell(ReadAsked(read=2, job="job", tier="hdd", nbytes=1, step=0))
     assert bench.queue.wake_at() is None
     assert bench.tell(QuotasChanged(quotas={}), 5.0) == [Read(read=2)]
-    assert bench.tell(ReadAsked(read=3, job="job", tier="hdd", nbytes=1)) == [Read(read=3)]
+    assert bench.tell(ReadAsked(read=3, job="job", tier="hdd", nbytes=1, step=0)) == [Read(read=3)]
 
 
 def test_the_quotas_in_force_are_told() -> None:
@@ -213,7 +222,7 @@ def test_no_window_sees_more_than_the_quota_the_burst_and_one_item(
         kind = data.draw(st.sampled_from(["tick", "ask", "read", "finish"]))
         if kind == "read":
             reads[number] = data.draw(st.integers(1, 300_000))
-            asked = ReadAsked(read=number, job="job", tier="hdd", nbytes=reads[number])
+            asked = ReadAsked(read=number, job="job", tier="hdd", nbytes=reads[number], step=number)
             actions = bench.tell(asked, at)
         elif kind == "ask":
             actions = bench.tell(

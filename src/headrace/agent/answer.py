@@ -171,7 +171,8 @@ class _Sender:
                 self._frames.put_nowait(frame)
 
     async def _put_in_time(self, frame: Outgoing) -> None:
-        await self._engine.wait_for_egress(self._name, frame.nbytes)
+        step = self._request.message.step
+        await self._engine.wait_for_egress(self._name, frame.nbytes, step=step)
         self._frames.put_nowait(frame)
 
     def _frame(self, action: Serve | ServeMissing) -> Outgoing:
@@ -208,8 +209,10 @@ class _Sender:
         place = job.open.place(visit.sample)
         stored = job.plan.stored(visit.sample)
         async with self._raw_turns:
-            throttled_s = await self._engine.wait_for_quota(self._name, stored.tier, stored.nbytes)
-            await self._engine.wait_for_egress(self._name, stored.nbytes)
+            throttled_s = await self._engine.wait_for_quota(
+                self._name, stored.tier, stored.nbytes, step=visit.step
+            )
+            await self._engine.wait_for_egress(self._name, stored.nbytes, step=visit.step)
             async with self._source.budget.lent(stored.nbytes):
                 try:
                     encoded = await self._read(visit, place)

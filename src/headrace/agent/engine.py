@@ -351,10 +351,10 @@ class Engine:
         """Return whether a job's quota is all that keeps it from going on with a sample."""
         return self._queue.holds_back(job)
 
-    async def wait_for_quota(self, job: str, tier: TierName, nbytes: int) -> float:
+    async def wait_for_quota(self, job: str, tier: TierName, nbytes: int, *, step: int) -> float:
         """Wait until a job's quota has ``nbytes`` for it; return how long that took [s].
 
-        Whoever waits longest is served first; samples that are only foreseen come after.
+        Reads for earlier steps go first; samples that are only foreseen come after all.
         """
         if not self._queue.limits(job, tier):
             return 0.0
@@ -362,7 +362,7 @@ class Engine:
         (number,) = self.next_numbers(1)
         turn = self._turns[number] = asyncio.get_running_loop().create_future()
         try:
-            self.handle(ReadAsked(read=number, job=job, tier=tier, nbytes=nbytes))
+            self.handle(ReadAsked(read=number, job=job, tier=tier, nbytes=nbytes, step=step))
             await turn
         finally:
             del self._turns[number]
@@ -370,10 +370,10 @@ class Engine:
                 self.handle(ReadWithdrawn(read=number))
         return self.clock.now() - begin
 
-    async def wait_for_egress(self, job: str, nbytes: int) -> None:
+    async def wait_for_egress(self, job: str, nbytes: int, *, step: int) -> None:
         """Wait until a job's quotas have ``nbytes`` to be sent."""
         for link in self.tiers.links:
-            throttled_s = await self.wait_for_quota(job, link, nbytes)
+            throttled_s = await self.wait_for_quota(job, link, nbytes, step=step)
             self.count_reading(Reading(job, link, nbytes, throttled_s), 0.0)
 
     def count_sent(self, job: str, nbytes: int, *, raw: bool) -> None:

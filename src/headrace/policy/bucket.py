@@ -49,11 +49,6 @@ class TokenBucket:
         self._settle(now)
         self._level -= nbytes
 
-    def give_back(self, nbytes: float, now: float) -> None:
-        """Undo a take that was not used; no more than the burst is saved up by that."""
-        self._settle(now)
-        self._level = min(self._level + nbytes, self._burst)
-
     def is_free(self, now: float) -> bool:
         """Return whether something may be taken."""
         self._settle(now)

@@ -197,6 +197,8 @@ class ReadAsked:
     job: str
     tier: TierName
     nbytes: int
+    step: int
+    """The step that it is for: earlier ones come first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

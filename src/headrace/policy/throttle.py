@@ -1,14 +1,14 @@
 """What jobs' quotas hold back: a token bucket for each job and tier, and who waits for it.
 
-Two kinds of reads come here. One that a request waits for now is asked for with a number, and
-let go in order. A sample that is prepared ahead is held until nothing is owed any more and
-no such read waits. Time is a parameter; nothing here waits.
+Two kinds of reads come here. One that somebody waits for now is asked for with a number, and
+let go in the order of steps. A sample that is prepared ahead is held until nothing is owed any
+more and no such read waits. Time is a parameter; nothing here waits.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -26,7 +26,8 @@ class _Lane:
     """One job on one tier."""
 
     bucket: TokenBucket
-    waiting: deque[ReadAsked] = field(default_factory=deque)
+    waiting: list[ReadAsked] = field(default_factory=list)
+    """In the order in which they are let go."""
 
 
 class Throttle:
@@ -84,14 +85,14 @@ class Throttle:
         at = min(self._reads_at, *self._held.values(), math.inf)
         return None if at == math.inf else at
 
-    # Reads that a request waits for
+    # Reads that somebody waits for
 
     def ask(self, asked: ReadAsked) -> list[Read]:
         """Put a read in line; return it at once where there is no quota."""
         lane = self._lanes.get(asked.job, {}).get(asked.tier)
         if lane is None:
             return [Read(read=asked.read)]
-        lane.waiting.append(asked)
+        bisect.insort(lane.waiting, asked, key=lambda other: other.step)
         return []
 
     def withdraw(self, read: int) -> None:
@@ -102,13 +103,13 @@ class Throttle:
                     lane.waiting.remove(asked)
 
     def release(self, now: float) -> list[Read]:
-        """Return the reads that may be made now, each lane's in order."""
+        """Return the reads that may be made now."""
         reads: list[Read] = []
         self._reads_at = math.inf
         for lanes in self._lanes.values():
             for lane in lanes.values():
                 while lane.waiting and lane.bucket.take_nowait(lane.waiting[0].nbytes, now):
-                    reads.append(Read(read=lane.waiting.popleft().read))
+                    reads.append(Read(read=lane.waiting.pop(0).read))
                 if lane.waiting:
                     self._reads_at = min(self._reads_at, lane.bucket.free_at(now))
         return reads

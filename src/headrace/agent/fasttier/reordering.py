@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +25,7 @@ from headrace.agent.fasttier.through import Passage, leave_copy
 from headrace.agent.fasttier.tier import FastTier, Key
 from headrace.agent.jobs import ServedJob
 from headrace.core.errors import HeadraceError
+from headrace.core.media import TierName
 from headrace.policy.lookahead_events import FetchBegan, FetchEnded, Visit
 from headrace.policy.nextuse import Use
 from headrace.policy.runs import Run, SeekCosts
@@ -42,6 +44,15 @@ LAYOUTS_KEPT = 16
 NEAR_STEPS = 2
 """Visits of so many steps that come next are left alone: they would wait for a long read to end,
 and a job's first batches would come seconds later."""
+
+URGENT_STEPS = 8
+"""Once something held back is due within so many steps, it is held back no longer."""
+
+PATIENT_GAIN = 4.0
+"""Until then more is collected, unless reading is so many times as fast already."""
+
+WINDOW_STEPS = 64
+"""Steps whose samples tell whether a job can gain anything."""
 
 SHARE = 2
 """One round brings over at most one part in so many of the fast tier."""
@@ -83,62 +94,116 @@ class Reordering:
     ) -> None:
         self._engine = engine
         self._always = always
-        self._costs = costs or SeekCosts()
+        self._costs = costs
         self._layouts: dict[str, Layout] = {}
+        self._held: dict[str, dict[Visit, None]] = {}
+        self._promising: dict[str, bool] = {}
 
     async def run(self) -> None:
-        """Do so until cancelled; no read goes on afterwards."""
+        """Do so until cancelled; no read goes on afterwards, and nothing is held back."""
         tier = self._engine.fast.tier
         if tier is None:
             return
         with ThreadPoolExecutor(1, thread_name_prefix="headrace-runs") as thread:
-            while not tier.off:
-                await asyncio.sleep(RESTING_PERIOD_S if self._engine.rests else PERIOD_S)
-                for name in self._jobs():
-                    await self._reorder(name, tier, thread)
-
-    def _jobs(self) -> list[str]:
-        ordered = self._engine.reordered
-        return [name for name in self._engine.jobs if self._always or name in ordered]
-
-    async def _reorder(self, name: str, tier: FastTier, thread: ThreadPoolExecutor) -> None:
-        job = self._engine.jobs.get(name)
-        if job is None:
-            return
-        for wanted in self._wanted(name, job, tier):
-            visits = [visit for run in wanted.runs for visit in wanted.visits_in(run)]
-            self._engine.handle(FetchBegan(job=name, visits=visits))
             try:
-                await self._fetch_all(name, job, wanted, _Hands(tier, thread))
+                while not tier.off:
+                    await asyncio.sleep(RESTING_PERIOD_S if self._engine.rests else PERIOD_S)
+                    await self._look(_Hands(tier, thread))
             finally:
-                self._engine.handle(FetchEnded(job=name, visits=visits))
+                self._release({})
 
-    def _wanted(self, name: str, job: ServedJob, tier: FastTier) -> list[_Wanted]:
-        """Return what is worth bringing over, nearest visits first as far as there is room."""
+    async def _look(self, hands: _Hands) -> None:
+        ordered = self._engine.reordered
+        jobs = {
+            name: job for name, job in self._engine.jobs.items() if self._always or name in ordered
+        }
+        self._release(jobs)
+        for name, job in jobs.items():
+            if name in self._engine.jobs and self._is_promising(name, job):
+                await self._reorder(name, job, hands)
+
+    def _release(self, but: Mapping[str, object]) -> None:
+        """Hold back nothing any more of jobs that are not named."""
+        for name in self._held.keys() - but.keys():
+            self._engine.handle(FetchEnded(job=name, visits=list(self._held.pop(name))))
+        self._promising = {name: it for name, it in self._promising.items() if name in but}
+
+    def _is_promising(self, name: str, job: ServedJob) -> bool:
+        """Return whether a job's samples lie close enough to each other for long reads."""
+        known = self._promising.get(name)
+        if known is None:
+            first = self._engine.over(name) + 1
+            visits = [
+                Visit(job=name, step=step, sample=planned.sample, epoch=planned.epoch)
+                for step in range(first, first + WINDOW_STEPS)
+                for planned in job.plan.due(step)
+            ]
+            known = bool(self._wanted(job, visits, math.inf, None))
+            self._promising[name] = known
+        return known
+
+    async def _reorder(self, name: str, job: ServedJob, hands: _Hands) -> None:
+        """Hold more visits back, and bring them over once that is worth it, or due."""
+        over, held = self._engine.over(name), self._collect(name, job, hands.tier)
+        if not held:
+            return
+        urgent = held[0].step <= over + URGENT_STEPS
+        gain = None if urgent else PATIENT_GAIN
+        wanted = self._wanted(job, held, hands.tier.budget // SHARE, gain)
+        if not wanted and not urgent:
+            return
+        try:
+            for part in wanted:
+                await self._fetch_all(name, job, part, hands)
+        finally:
+            self._held.pop(name, None)
+            self._engine.handle(FetchEnded(job=name, visits=held))
+
+    def _collect(self, name: str, job: ServedJob, tier: FastTier) -> list[Visit]:
+        """Hold back what is foreseen and not kept; return all that is held, what is due first."""
+        over = self._engine.over(name)
+        fresh = [
+            visit
+            for visit in self._engine.upcoming(name)
+            if visit.step > over + NEAR_STEPS and not self._is_kept(job, visit.sample, tier)
+        ]
+        if fresh:
+            self._engine.handle(FetchBegan(job=name, visits=fresh))
+        held = self._held.setdefault(name, {})
+        held |= dict.fromkeys(fresh)
+        return sorted((visit for visit in held if visit.step > over), key=lambda v: v.step)
+
+    def _is_kept(self, job: ServedJob, sample: int, tier: FastTier) -> bool:
+        return tier.holds(*tier.key(job, job.open.source_of(sample), sample))
+
+    def _wanted(
+        self, job: ServedJob, visits: Sequence[Visit], room: float, least_gain: float | None
+    ) -> list[_Wanted]:
+        """Return the long reads worth making for some visits, as far as there is room."""
         found = []
-        room = tier.budget // SHARE
-        for source, visits in enumerate(self._missing(name, job, tier)):
-            start = job.open.source_range(source).start
-            lengths = job.open.sources[source].index.lengths
-            rows = [visit.sample - start for visit in visits]
-            fitting = int(np.searchsorted(np.cumsum(lengths[rows]), room, side="right"))
-            rows = rows[:fitting]
-            runs = self._layout(job, source).runs(np.array(rows, np.int64), self._costs)
+        for source, place in enumerate(job.sources):
+            span = job.open.source_range(source)
+            own = [visit for visit in visits if visit.sample in span]
+            rows = [visit.sample - span.start for visit in own]
+            sizes = np.cumsum(job.open.sources[source].index.lengths[rows])
+            rows = rows[: int(np.searchsorted(sizes, room, side="right"))]
+            costs = self._costs_of(place.tier)
+            if least_gain is not None:
+                costs = replace(costs, least_gain=least_gain)
+            runs = self._layout(job, source).runs(np.array(rows, np.int64), costs)
             if runs:
-                found.append(_Wanted(source, rows, visits[:fitting], runs))
+                found.append(_Wanted(source, rows, own[: len(rows)], runs))
         return found
 
-    def _missing(self, name: str, job: ServedJob, tier: FastTier) -> list[list[Visit]]:
-        """Return the upcoming visits that are not kept, by source."""
-        missing: list[list[Visit]] = [[] for _ in job.sources]
-        near = self._engine.over(name) + NEAR_STEPS
-        for visit in self._engine.upcoming(name):
-            if visit.step <= near:
-                continue
-            source = job.open.source_of(visit.sample)
-            if not tier.holds(*tier.key(job, source, visit.sample)):
-                missing[source].append(visit)
-        return missing
+    def _costs_of(self, tier: TierName) -> SeekCosts:
+        """Return what a tier's medium takes for a jump; a hard disk's where it is not known."""
+        if self._costs is not None:
+            return self._costs
+        for known in self._engine.tiers.all:
+            if known.name == tier:
+                seek_s = SeekCosts().seek_s if known.media == "hdd" else 0.0
+                return SeekCosts(seek_s=seek_s, bytes_per_s=known.bytes_per_s)
+        return SeekCosts()
 
     def _layout(self, job: ServedJob, source: int) -> Layout:
         digest = job.open.spec.sources[source].index_digest
@@ -161,7 +226,8 @@ class Reordering:
         self, name: str, job: ServedJob, wanted: _Wanted, piece: Run, hands: _Hands
     ) -> None:
         source = job.sources[wanted.source]
-        throttled_s = await self._engine.wait_for_quota(name, source.tier, len(piece))
+        step = min((wanted.visits[member].step for member in piece.members), default=0)
+        throttled_s = await self._engine.wait_for_quota(name, source.tier, len(piece), step=step)
         rows = self._layout(job, wanted.source).rows_in(piece).tolist()
         uses = dict(zip(rows, hands.tier.next_of(job, wanted.source, rows), strict=True))
         uses |= {wanted.rows[member]: _use(wanted.visits[member]) for member in piece.members}
