@@ -319,9 +319,8 @@ class JobWindow:
         first: dict[Visit, tuple[float, int, Item]] = {}
         for entry in heap:
             visit = entry[2].visit
-            if self.items.get(visit) is entry[2] and (
-                visit not in first or entry[:2] < first[visit][:2]
-            ):
+            known = first.get(visit)
+            if self.items.get(visit) is entry[2] and (known is None or entry[:2] < known[:2]):
                 first[visit] = entry
         return list(first.values())
 
