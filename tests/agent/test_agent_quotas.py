@@ -101,13 +101,13 @@ def test_a_quota_that_is_halved_halves_what_a_job_gets_and_outlives_the_controll
         next(batches)
         controller.order(**{job: 80 * size})
         eventually(in_force(agent, controller), 2.0)
-        before = rate(batches, 2.0)
-        assert before == pytest.approx(80, rel=0.15)
+        before = rate(batches, 1.6)
+        assert before == pytest.approx(80, rel=0.2)
         controller.order(**{job: 40 * size})
         eventually(in_force(agent, controller), 2.0)
-        assert rate(batches, 2.0) == pytest.approx(before / 2, rel=0.15)
+        assert rate(batches, 1.6) == pytest.approx(before / 2, rel=0.2)
         controller.stop()
-        assert rate(batches, 1.5) == pytest.approx(before / 2, rel=0.15)
+        assert rate(batches, 1.2) == pytest.approx(before / 2, rel=0.2)
         counts = loader.summary().counts
         assert counts.hedged == counts.local == 0
         told = statistics(agent)
@@ -132,7 +132,7 @@ def test_two_jobs_get_bandwidth_in_the_ratio_of_their_quotas(
         eventually(in_force(agent, controller), 2.0)
 
         def measure(loader: Loader) -> None:
-            rates[loader.job.spec.id] = rate(steps(loader), 2.5)
+            rates[loader.job.spec.id] = rate(steps(loader), 2.0)
 
         threads = [threading.Thread(target=measure, args=(loader,)) for loader in (one, two)]
         for thread in threads:
@@ -153,7 +153,7 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
         held_agent(dataset, controller, 1) as agent,
         loading(dataset, agent, patience_s=0.1, grace_s=0.9) as loader,
     ):
-        controller.order(**{loader.job.spec.id: 6 * size_of(dataset)})
+        controller.order(**{loader.job.spec.id: 10 * size_of(dataset)})
         eventually(in_force(agent, controller), 2.0)
         begin = time.monotonic()
         seen = [batch["image"].copy() for batch, _ in zip(loader, range(STEPS), strict=False)]
@@ -162,7 +162,7 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
         up = loader.statistics().background.agents[0].state
     for one, other in zip(seen, expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert seconds > STEPS * BATCH / 6 * 0.6
+    assert seconds > STEPS * BATCH / 10 * 0.6
     assert counts.hedged + counts.local <= 2  # a busy machine; all of them if nobody were told
     assert up == "up"
 
@@ -177,8 +177,22 @@ def test_a_link_holds_back_what_is_sent(dataset: Path, controller: FakeControlle
         quota = {job: {"link": 40 * size_of(dataset)}}
         controller.orders = AgentOrders(quotas=quota, every_s=0.05)
         eventually(in_force(agent, controller), 2.0)
-        assert rate(batches, 2.0) == pytest.approx(40, rel=0.2)
+        assert rate(batches, 1.5) == pytest.approx(40, rel=0.2)
         use = statistics(agent)["use"][job]["tiers"]  # type: ignore[index]
     assert use["link"]["nbytes"] > 40 * size_of(dataset)
     assert use["link"]["queued_s"] > 0.5
     assert use["hdd"]["queued_s"] == 0.0
+
+
+def test_an_agent_that_was_killed_is_told_its_quotas_as_soon_as_it_is_back(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.order(job=5e6)
+    with held_agent(dataset, controller) as agent:
+        eventually(in_force(agent, controller), 5.0)
+        agent.kill()
+        agent.start()
+        eventually(in_force(agent, controller), 5.0)
+    boots = [announced.boot for announced in controller.announced]
+    assert len(boots) == len(set(boots)) == 2
+    assert controller.left == 1
