@@ -43,7 +43,8 @@ class Reader:
             self._monkeypatch.setenv(name, value)
         elif line.endswith(" &"):
             self.background.append(subprocess.Popen(shlex.split(line.removesuffix(" &"))))
-            self._wait_for_socket()
+            if "agent.sock" in line:
+                self._wait_for_socket()
         else:
             argv = shlex.split(line)
             done = subprocess.run(argv, capture_output=True, timeout=COMMAND_S, check=False)
