@@ -126,22 +126,18 @@ def test_a_tier_that_holds_a_job_up_frees_what_it_cannot_use_elsewhere() -> None
     assert books.quota("fast") > 0.2 * GB
 
 
-def test_a_congested_link_is_divided_by_what_it_delivers() -> None:
-    books = estate("far", "farther")
+def test_on_a_congested_link_jobs_that_are_well_leave_it_to_those_in_need() -> None:
+    books = estate("well", "worse", "disk")
     books.tell(TierChanged(tier="wan", media="link", bytes_per_s=GB))
-    slow = {
-        "split": {"ssd": 1.0, "wan": 1.0},
-        "depth": 0.0,
-        "wait_s": 2.0,
-        "queue_share": 0.9,
-        "io_latency_s": 0.1,
-        "nbytes": 300e6,
-    }
-    near = {"split": {"ssd": 1.0, "wan": 1.0}}
-    run(books, range(30), far=near, farther=near)
-    run(books, range(30, 50), far=slow, farther=slow)
-    assert books.arbiter.snapshot().tiers["wan"].effective < 0.4 * GB
-    run(books, range(50, 120), far=near, farther=near)
+    far = {"split": {"ssd": 1.0, "wan": 1.0}}
+    suffering = far | {"depth": 0.0, "wait_s": 2.0, "queue_share": 0.9, "io_latency_s": 0.1}
+    run(books, range(30), well=far, worse=far, disk={})
+    run(books, range(30, 50), well=far, worse=suffering, disk={"nbytes": 300e6})
+    assert books.arbiter.snapshot().tiers["wan"].effective < GB
+    assert books.quota("worse", "wan") > 5 * books.quota("well", "wan")
+    assert books.quota("well", "wan") >= 50e6
+    assert books.quota("worse") < 0.5 * GB, "disks cannot help where a link is slow"
+    run(books, range(50, 80), well=far, worse=far, disk={})
     assert books.arbiter.snapshot().tiers["wan"].effective == GB
 
 

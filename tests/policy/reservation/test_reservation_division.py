@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.policy.reservation.division import Claims, changes, held_up, ordinary, spread
+from headrace.policy.reservation.division import (
+    Claims,
+    held_up,
+    is_good_enough,
+    moved,
+    ordinary,
+    parts_of,
+    spread,
+)
 
 
 def claims(want: npt.ArrayLike, *, must: npt.ArrayLike = 0.0, parts: npt.ArrayLike = 1.0) -> Claims:
@@ -35,28 +43,29 @@ def test_a_job_that_one_tier_holds_up_leaves_the_others_to_those_who_can_use_the
     assert bounded.want[1].tolist() == pytest.approx([100, 0]), "the slow tier is wanted as before"
 
 
-def test_half_of_what_is_over_goes_by_size_and_half_by_weight() -> None:
-    given_out = spread(np.array([[10.0, 30.0]]), np.array([1.0, 1.0]), np.array([80.0]))
-    assert given_out.tolist() == [pytest.approx([10 + 5 + 10, 30 + 15 + 10])]
+def test_what_is_over_is_spread_by_shares() -> None:
+    shares = np.array([[0.75, 0.25]])
+    assert spread(np.array([[10.0, 30.0]]), shares, np.array([80.0])).tolist() == [
+        pytest.approx([40, 40])
+    ]
 
 
 def test_quotas_that_suffice_are_left_alone() -> None:
     standing = np.array([50.0, 50.0])
-    kept = changes(
-        standing, np.array([20.0, 49.0]), np.array([30.0, 70.0]), capacity=100.0, tolerance=0.02
-    )
-    assert kept is standing
+    assert is_good_enough(standing, np.array([20.0, 49.0]), capacity=100.0, tolerance=0.02)
 
 
-def test_spare_is_taken_back_as_soon_as_somebody_lacks_something() -> None:
-    moved = changes(
-        np.array([80.0, 20.0]),
-        np.array([20.0, 49.0]),
-        np.array([29.0, 71.0]),
-        capacity=100.0,
-        tolerance=0.02,
-    )
-    assert moved.tolist() == [29.0, 71.0]
+@pytest.mark.parametrize(
+    ("standing", "why"), [([80, 20], "short"), ([60, 60], "over"), ([25, 50], "idle")]
+)
+def test_quotas_are_divided_anew_when(standing: list[float], why: str) -> None:
+    entitled = np.array([20.0, 49.0])
+    assert not is_good_enough(np.array(standing), entitled, capacity=100.0, tolerance=0.02), why
+
+
+def test_small_differences_are_not_worth_a_change() -> None:
+    before, target = np.array([50.0, 30.0]), np.array([50.5, 49.0])
+    assert moved(before, target, capacity=100.0, tolerance=0.02).tolist() == [50.0, 49.0]
 
 
 RATES = st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), min_size=1, max_size=8)
@@ -68,7 +77,7 @@ def test_changes_never_exceed_the_capacity(
 ) -> None:
     standing, wanted = (np.array(column) for column in zip(*rates, strict=True))
     entitled = wanted * min(capacity / max(wanted.sum(), 1e-9), 1.0) * (1 - 1e-9)
-    target = spread(entitled[None, :], np.ones(len(rates)), np.array([capacity]))[0]
-    moved = changes(standing, entitled, target, capacity=capacity, tolerance=0.02)
-    assert moved.sum() <= capacity * (1 + 1e-12)
-    assert (moved >= entitled * 0.979 - 1e-9).all()
+    target = spread(entitled[None, :], parts_of(np.ones((1, len(rates)))), np.array([capacity]))[0]
+    quotas = moved(standing, target, capacity=capacity, tolerance=0.02)
+    assert quotas.sum() <= capacity * (1 + 1e-12)
+    assert (quotas >= entitled * 0.979 - 1e-9).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headrace.core.media import Media, TierName
 from headrace.policy.reservation.diagnosis import NOTHING, Diagnosis
@@ -123,13 +123,10 @@ class Account:
         """Whether its needs follow from what it announced, for it has not reported yet."""
         return self.reading is None
 
-    def is_held_up(self, tier: TierName) -> bool:
-        """Return whether it suffers congestion there and could not use its quota."""
-        usable = self.quotas.get(tier, 0.0) * (1.0 - self._limits.capacity.unused)
-        return self.mode == "congestion" and self._blames(tier) and self.used(tier) < usable
-
-    def _blames(self, tier: TierName) -> bool:
-        """Return whether congestion is laid to a tier: to links, if its bytes cross any."""
+    def blames(self, tier: TierName) -> bool:
+        """Return whether it suffers congestion there: on its links, if its bytes cross any."""
+        if self.mode != "congestion":
+            return False
         links = [t for t, part in self.split.items() if self._media.get(t) == "link" and part > 0]
         return tier in links if links else self.split.get(tier, 0.0) > _BLAMED_PART
 
@@ -206,7 +203,10 @@ class Account:
             self._forecast = {tier: outlook.wants(tier) for tier in self._media}
             self.asked = {tier: self._forecast[tier] * corrections[tier] for tier in self._media}
         if self.mode == "transform-bound":
-            self._shrink_to_use()
+            self._shrink_to_use(self._limits.use_margin, self._media)
+        elif self.mode == "congestion":
+            beside = [tier for tier in self._media if not self.blames(tier)]
+            self._shrink_to_use(3.0 * self._limits.use_margin, beside)
 
     def _needs_regulation(self) -> bool:
         """Return whether health may correct the forecast: it only ever raises it."""
@@ -238,9 +238,9 @@ class Account:
             return 1.0
         return min(max(wished[tier] / forecast, 1.0), self._limits.most_correction)
 
-    def _shrink_to_use(self) -> None:
-        for tier, asked in self.asked.items():
-            most = self.used(tier) * (1.0 + self._limits.use_margin)
-            self.asked[tier] = min(asked, most)
-            if tier in self.musts:
-                self.musts[tier] = min(self.musts[tier], most)
+    def _shrink_to_use(self, margin: float, tiers: Iterable[TierName]) -> None:
+        """Want no more than what is read already, and a margin: it could not use it."""
+        for tier in tiers:
+            most = self.used(tier) * (1.0 + margin)
+            self.asked[tier] = min(self.asked.get(tier, most), most)
+            self.musts[tier] = min(self.musts.get(tier, 0.0), most)

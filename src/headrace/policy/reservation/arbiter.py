@@ -36,6 +36,7 @@ from headrace.policy.reservation.events import (
     Tick,
     TierChanged,
 )
+from headrace.policy.reservation.hosts import Hosts
 from headrace.policy.reservation.limits import ReservationLimits
 from headrace.policy.reservation.pool import Loan
 from headrace.policy.reservation.rounds import Round, reclaimed
@@ -43,6 +44,8 @@ from headrace.policy.reservation.snapshot import Snapshot, job_state, tier_state
 from headrace.policy.reservation.tier import Tier
 
 _NEVER = float("inf")
+_REMEMBERED = 256
+"""Jobs that left and whose hosts are known again when they come back; the latest ones."""
 
 
 class Arbiter:
@@ -57,6 +60,7 @@ class Arbiter:
         self._media: dict[TierName, Media] = {}
         self._tiers: dict[TierName, Tier] = {}
         self._accounts: dict[str, Account] = {}
+        self._left: dict[str, Hosts] = {}
         self._bursts = Bursts(self._limits.bursts)
         self._is_due = False
         self._is_urgent = False
@@ -127,12 +131,8 @@ class Arbiter:
         return self._is_urgent or in_turn
 
     def _moves_by_itself(self) -> bool:
-        """Return whether needs or capacities change although nobody says anything."""
-        return (
-            bool(self._bursts)
-            or any(tier.capacity.effective < tier.capacity.nominal for tier in self._tiers.values())
-            or any(account.is_preparing for account in self._accounts.values())
-        )
+        """Return whether needs change although nobody says anything."""
+        return bool(self._bursts) or any(a.is_preparing for a in self._accounts.values())
 
     def _report(self, event: HealthReported, now: float) -> list[Action]:
         account = self._accounts.get(event.job)
@@ -182,7 +182,7 @@ class Arbiter:
             self._tiers[event.tier] = Tier(event, self._limits, self._number)
             self._media[event.tier] = event.media
         else:
-            tier.capacity.change(event.bytes_per_s)
+            tier.bytes_per_s = event.bytes_per_s
         return []
 
     def _number(self) -> int:
@@ -207,7 +207,9 @@ class Arbiter:
         """
         known = self._accounts.get(event.job)
         if known is None:
-            self._accounts[event.job] = Account(event, self._limits, self._media, now)
+            self._accounts[event.job] = account = Account(event, self._limits, self._media, now)
+            if event.job in self._left:
+                account.hosts = self._left.pop(event.job).of_next_run(event.hosts)
             self._divide_soon(now, at_once=not event.quotas)
             return []
         self._is_urgent = True
@@ -237,6 +239,9 @@ class Arbiter:
         if account is None:
             return []
         self._is_urgent = True
+        self._left[job] = account.hosts
+        if len(self._left) > _REMEMBERED:
+            self._left.pop(next(iter(self._left)))
         self._bursts.end_all(job)
         ended = [
             tier.pool.end(job, now=now, iteration=account.iteration, reason="the job left")
@@ -247,7 +252,10 @@ class Arbiter:
     def _divide(self, now: float) -> list[Action]:
         """Divide all tiers anew."""
         actions = self._advance_bursts(now)
-        self._follow_capacities(now)
+        for tier in self._tiers.values():
+            tier.is_congested = any(
+                account.blames(tier.name) for account in self._accounts.values()
+            )
         self._is_due = self._is_urgent = False
         self._divided_at = now
         accounts = list(self._accounts.values())
@@ -275,16 +283,6 @@ class Arbiter:
         """Count what bursts have moved, and tell which are given up."""
         reason = "neither ended nor renewed long after its deadline"
         return [_stopped(burst, reason) for burst in self._bursts.advance(now)]
-
-    def _follow_capacities(self, now: float) -> None:
-        elapsed = min(now - self._divided_at, 3600.0)
-        for tier in self._tiers.values():
-            readers = [a for a in self._accounts.values() if a.used(tier.name) > 0]
-            tier.capacity.observe(
-                sum(account.used(tier.name) for account in readers),
-                is_held_up=any(account.is_held_up(tier.name) for account in readers),
-                elapsed_s=elapsed,
-            )
 
     def _first_expiry(self) -> float:
         return min((tier.pool.next_expiry() for tier in self._tiers.values()), default=_NEVER)

@@ -68,50 +68,48 @@ def ordinary(claims: Claims, capacity: Amounts) -> Amounts:
     )
 
 
-def spread(entitled: Amounts, weights: Amounts, capacity: Amounts) -> Amounts:
-    """Return quotas that use all of the capacity.
+def parts_of(amounts: Amounts) -> Amounts:
+    """Return amounts over their sum along the last axis; zeros where there is nothing."""
+    total = amounts.sum(axis=-1, keepdims=True)
+    return np.asarray(amounts / np.where(total > 0, total, 1.0))
 
-    Half of what is over is dealt out in proportion to what each has, because needs vary with
-    their size; half of it by weight, because a job that hardly used a tier may need it any
-    moment, as when a cache loses its data.
+
+def spread(entitled: Amounts, shares: Amounts, capacity: Amounts) -> Amounts:
+    """Return quotas that use all of the capacity: what each has, and its share of what is over.
 
     Args:
         entitled: What each has already ``[tiers, n]``.
-        weights: 0 for those that are satisfied with a proportional part ``[n]``.
+        shares: Parts of the spare; they sum to 1 ``[tiers, n]``.
         capacity: What there is ``[tiers]``.
     """
-    total = entitled.sum(axis=-1, keepdims=True)
-    spare = np.maximum(capacity[:, None] - total, 0.0) * (1.0 - 1e-9)
-    parts = entitled / np.where(total > 0, total, 1.0)
-    whole = weights.sum()
-    if whole > 0:
-        parts = 0.5 * parts + 0.5 * weights / whole
-    return np.asarray(entitled + spare * parts)
+    spare = np.maximum(capacity - entitled.sum(axis=-1), 0.0) * (1.0 - 1e-9)
+    return np.asarray(entitled + spare[:, None] * shares)
 
 
-def changes(
-    standing: Amounts, entitled: Amounts, target: Amounts, *, capacity: float, tolerance: float
-) -> Amounts:
-    """Return one tier's quotas from now on, leaving alone what is good enough.
+def is_good_enough(
+    standing: Amounts, entitled: Amounts, *, capacity: float, tolerance: float
+) -> bool:
+    """Return whether one tier's quotas may stay as they are.
 
-    Nothing changes while everybody has at least what it is entitled to, the capacity is not
-    exceeded and little of it lies idle. Otherwise all move to the target, except where the
-    difference is below the tolerance and keeping the old quota exceeds nothing.
+    So it is while everybody has at least what it is entitled to, the capacity is not exceeded
+    and little of it lies idle.
 
     Args:
         standing: Quotas in force ``[n]``.
         entitled: Ordinary quotas and loans ``[n]``.
-        target: Those and a part of the spare ``[n]``.
         capacity: What all may have together [B/s].
         tolerance: Relative difference that is not worth a change.
     """
-    total = standing.sum()
-    is_short = (standing < entitled * (1.0 - tolerance)).any()
-    if not is_short and capacity * (1.0 - 5 * tolerance) <= total <= capacity:
-        return standing
+    is_short = bool((standing < entitled * (1.0 - tolerance)).any())
+    return not is_short and capacity * (1.0 - 5 * tolerance) <= float(standing.sum()) <= capacity
+
+
+def moved(standing: Amounts, target: Amounts, *, capacity: float, tolerance: float) -> Amounts:
+    """Return one tier's quotas, moved to the target where the difference is worth it.
+
+    Small differences are left alone unless the capacity would be exceeded by that.
+    """
     kept = np.where(np.abs(target - standing) <= tolerance * standing, standing, target)
-    return (
-        kept
-        if kept.sum() <= capacity
-        else np.where(target < standing, target, np.minimum(kept, target))
-    )
+    if kept.sum() <= capacity:
+        return kept
+    return np.where(target < standing, target, np.minimum(kept, target))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from headrace.core.errors import ConfigError
 from headrace.policy.reservation.bursts import BurstLimits
-from headrace.policy.reservation.capacity import CapacityLimits
 from headrace.policy.reservation.diagnosis import DiagnosisLimits
 from headrace.policy.reservation.foresight import ForesightLimits
 from headrace.policy.reservation.health import HealthLimits
@@ -42,7 +41,8 @@ class ReservationLimits:
     """Health raises what was forecast by this factor at most."""
 
     use_margin: float = 0.2
-    """A transform-bound job keeps what it reads, and this much more."""
+    """A transform-bound job keeps what it reads, and this much more; of tiers beside a congested
+    one a job keeps three times as much more."""
 
     pool: PoolLimits = field(default_factory=PoolLimits)
     health: HealthLimits = field(default_factory=HealthLimits)
@@ -51,7 +51,6 @@ class ReservationLimits:
     reorder: ReorderLimits = field(default_factory=ReorderLimits)
     foresight: ForesightLimits = field(default_factory=ForesightLimits)
     bursts: BurstLimits = field(default_factory=BurstLimits)
-    capacity: CapacityLimits = field(default_factory=CapacityLimits)
 
     def __post_init__(self) -> None:
         if not 0 <= self.floor_share < 1 - self.pool.share:

@@ -9,7 +9,15 @@ import numpy as np
 
 from headrace.policy.reservation.account import Account
 from headrace.policy.reservation.bursts import Burst
-from headrace.policy.reservation.division import Claims, changes, held_up, ordinary, spread
+from headrace.policy.reservation.division import (
+    Claims,
+    held_up,
+    is_good_enough,
+    moved,
+    ordinary,
+    parts_of,
+    spread,
+)
 from headrace.policy.reservation.events import (
     Action,
     Lend,
@@ -23,6 +31,9 @@ from headrace.policy.reservation.foresight import EVERYTHING
 from headrace.policy.reservation.limits import ReservationLimits
 from headrace.policy.reservation.pool import Ask, LedgerEntry, Loan
 from headrace.policy.reservation.tier import Tier
+
+_COMFORT = 1.1
+"""Factor on what deadlines need that lets a job be well."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -63,8 +74,9 @@ class Round:
         self._bursts = bursts
         self._limits = limits
         self._now = now
-        self._capacity = np.array([tier.capacity.effective for tier in tiers])
+        self._capacity = np.array([tier.bytes_per_s for tier in tiers])
         self._places = {account.job: k for k, account in enumerate(accounts)}
+        self._in_need = [self._is_in_need(account) for account in accounts]
         self._outcome = Outcome()
 
     def divide(self) -> list[Action]:
@@ -79,7 +91,7 @@ class Round:
                 tier, float(pools[i]), claims.want[i], ordinaries[i], claims.must[i]
             )
         entitled = ordinaries + lent
-        target = spread(entitled, self._weights(), self._capacity)
+        target = spread(entitled, self._shares(entitled), self._capacity)
         for i in range(len(self._tiers)):
             self._put_in_force(i, claims.want[i], ordinaries[i], lent[i], target[i])
         return self._outcome.ordered()
@@ -88,7 +100,7 @@ class Round:
         """Return what urgent bursts get before anybody else ``[tiers, bursts]``."""
         rates = np.zeros((len(self._tiers), len(self._bursts)))
         for i, tier in enumerate(self._tiers):
-            floor = self._limits.floor_share * tier.capacity.effective
+            floor = self._limits.floor_share * tier.bytes_per_s
             kept = sum(a.joined.guaranteed.get(tier.name, 0.0) for a in self._accounts)
             free = max(self._burst_room(tier) - floor - kept, 0.0)
             for j, burst in enumerate(self._bursts):
@@ -103,7 +115,7 @@ class Round:
             account.score < self._limits.lend_below and account.used(tier.name) > 0
             for account in self._accounts
         )
-        return tier.capacity.effective * (self._limits.bursts.share if in_need else 1.0)
+        return tier.bytes_per_s * (self._limits.bursts.share if in_need else 1.0)
 
     def _claims(self, urgent: Amounts) -> Claims:
         """Return everybody's claims: jobs first, then bursts."""
@@ -114,7 +126,8 @@ class Round:
         want = np.array([[a.asked.get(t, EVERYTHING) for a in jobs] for t in names])
         must = np.array([[a.musts.get(t, 0.0) for a in jobs] for t in names])
         kept = np.array([[a.joined.guaranteed.get(t, 0.0) for a in jobs] for t in names])
-        want = np.minimum(np.maximum(want, floors), capacity)
+        want = np.maximum(self._yielding(want, must), floors)
+        want = np.minimum(want, capacity)
         burst_want = self._burst_wants(urgent)
         return Claims(
             must=np.hstack([np.minimum(must, want), urgent]),
@@ -126,10 +139,36 @@ class Round:
             ),
         )
 
-    def _weights(self) -> Amounts:
-        """Return by what weight spare is spread: over jobs, not over bursts."""
+    def _shares(self, entitled: Amounts) -> Amounts:
+        """Return the parts by which each tier's spare is spread ``[tiers, claimants]``.
+
+        Half goes by what each has already, because needs vary with their size; half by weight,
+        because a job that hardly used a tier may need it any moment, as when a cache loses
+        its data. Of a congested tier all goes to jobs in need.
+        """
         weights = [account.joined.weight for account in self._accounts]
-        return np.array(weights + [0.0] * len(self._bursts))
+        even = np.array(weights + [0.0] * len(self._bursts))
+        shares = 0.5 * parts_of(entitled) + 0.5 * parts_of(even)
+        for i, tier in enumerate(self._tiers):
+            if tier.is_congested:
+                needy = shares[i] * [*self._in_need, *[False] * len(self._bursts)]
+                shares[i] = parts_of(needy if needy.any() else shares[i])
+        return parts_of(shares)
+
+    def _is_in_need(self, account: Account) -> bool:
+        return account.score < self._limits.regulator.target
+
+    def _yielding(self, want: Amounts, must: Amounts) -> Amounts:
+        """Return the wants; on congested tiers jobs that are well only want what they must have.
+
+        What such a tier gives is not known, so it cannot be divided. But its queue is shorter
+        for those in need when the others do not fill theirs at the same time.
+        """
+        if not self._limits.predictive:
+            return want
+        congested = np.array([[tier.is_congested] for tier in self._tiers])
+        yields = congested & ~np.array(self._in_need, dtype=bool)
+        return np.where(yields, np.minimum(want, must * _COMFORT), want)
 
     def _weight(self, account: Account) -> float:
         """Return a job's weight: up to twice its own the farther its health is from the target."""
@@ -244,13 +283,11 @@ class Round:
             [a.quotas.get(tier.name, 0.0) for a in self._accounts]
             + [b.bytes_per_s if b.tier == tier.name else 0.0 for b in self._bursts]
         )
-        quotas = changes(
-            standing,
-            ordinary + lent,
-            target,
-            capacity=float(self._capacity[i]),
-            tolerance=self._limits.tolerance,
-        )
+        capacity, tolerance = float(self._capacity[i]), self._limits.tolerance
+        suffices = is_good_enough(standing, ordinary + lent, capacity=capacity, tolerance=tolerance)
+        if suffices and not tier.is_congested:
+            return
+        quotas = moved(standing, target, capacity=capacity, tolerance=tolerance)
         for k in np.flatnonzero(quotas != standing).tolist():
             reason = _reason(float(want[k]), float(ordinary[k]), float(lent[k]), float(quotas[k]))
             action = self._set(tier, k, float(quotas[k]), float(want[k]), reason)

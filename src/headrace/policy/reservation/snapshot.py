@@ -87,7 +87,7 @@ class TierState:
     media: Media
     nominal: float
     effective: float
-    """What is divided: less than nominal under congestion."""
+    """What it seems to give: nominal, or what jobs read lately while they suffer congestion."""
 
     granted: float
     """All quotas and bursts."""
@@ -144,11 +144,13 @@ def job_state(account: Account, tiers: Iterable[Tier], bursts: Sequence[Burst]) 
 
 def tier_state(tier: Tier, accounts: Iterable[Account], bursts: Iterable[Burst]) -> TierState:
     """Return one tier's books."""
-    quotas = sum(account.quotas.get(tier.name, 0.0) for account in accounts)
+    jobs = list(accounts)
+    quotas = sum(account.quotas.get(tier.name, 0.0) for account in jobs)
+    used = sum(account.used(tier.name) for account in jobs)
     return TierState(
         media=tier.media,
-        nominal=tier.capacity.nominal,
-        effective=tier.capacity.effective,
+        nominal=tier.bytes_per_s,
+        effective=min(used, tier.bytes_per_s) if tier.is_congested else tier.bytes_per_s,
         granted=quotas + sum(b.bytes_per_s for b in bursts if b.tier == tier.name),
         pool=tier.pool.size,
         lent=tier.pool.lent,

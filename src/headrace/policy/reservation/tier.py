@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.policy.reservation.capacity import Capacity
 from headrace.policy.reservation.events import TierChanged
 from headrace.policy.reservation.limits import ReservationLimits
 from headrace.policy.reservation.pool import ElasticPool
@@ -18,7 +17,10 @@ class Tier:
     ) -> None:
         self.name = event.tier
         self.media = event.media
-        self.capacity = Capacity(event.bytes_per_s, limits.capacity)
+        self.bytes_per_s = event.bytes_per_s
+        """What is divided [B/s]."""
         self.pool = ElasticPool(event.tier, limits.pool, number)
         self.is_short = False
         """Somebody got less than it wants in the last round."""
+        self.is_congested = False
+        """A job suffers congestion there: others than headrace's jobs take part of it."""
