@@ -16,7 +16,7 @@ from headrace.sim.episode import (
     Scan,
 )
 from headrace.sim.job import SimulatedJob
-from headrace.sim.scenario import DAY_S, HOUR_S, Between, Scenario
+from headrace.sim.scenario import DAY_S, HOUR_S, Between, Congestion, Scenario
 
 SETTLED_S = 1800.0
 """Nothing goes wrong before: queues and caches fill first [s]."""
@@ -70,13 +70,25 @@ def _traffic(scenario: Scenario, place: int) -> Iterator[Episode]:
     link, bytes_per_s = list(scenario.hardware.links.items())[place]
     rng = _stream(scenario, _CONGESTION, place)
     for at_s in _arrivals(rng, _every_s(what.per_day), scenario.duration_s):
-        yield CrossTraffic(
-            link=link,
-            at_s=at_s,
-            until_s=at_s + _between(rng, what.duration_s),
-            bytes_per_s=bytes_per_s * _between(rng, what.share),
-            label_after_s=what.label_after_s,
-        )
+        for begin_s, end_s in _pulses(rng, at_s, what):
+            yield CrossTraffic(
+                link=link,
+                at_s=begin_s,
+                until_s=end_s,
+                bytes_per_s=bytes_per_s * _between(rng, what.share),
+                label_after_s=what.label_after_s,
+            )
+
+
+def _pulses(
+    rng: np.random.Generator, at_s: float, what: Congestion
+) -> Iterator[tuple[float, float]]:
+    """Yield begin and end of a spell's pulses."""
+    until_s = at_s + _between(rng, what.duration_s)
+    while at_s < until_s:
+        end_s = at_s + _between(rng, what.pulse_s)
+        yield at_s, end_s
+        at_s = end_s + _between(rng, what.gap_s)
 
 
 def _cpu(scenario: Scenario) -> Iterator[Episode]:

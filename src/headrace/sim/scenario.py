@@ -118,13 +118,17 @@ class Scans(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Congestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Other traffic on a link."""
+    """Other traffic on a link: spells of pulses, as others' uploads and copies come and go."""
 
     per_day: NotNegative = 0.0
-    """On each link."""
-    duration_s: Between = (60.0, 600.0)
+    """Spells on each link."""
+    duration_s: Between = (300.0, 1200.0)
+    """Of a spell [s]."""
+    pulse_s: tuple[Positive, Positive] = (10.0, 30.0)
+    gap_s: tuple[Positive, Positive] = (10.0, 40.0)
+    """Between two pulses [s]."""
     share: tuple[Share, Share] = (0.2, 0.6)
-    """Part of the link that it takes."""
+    """Part of the link that a pulse takes."""
     label_after_s: NotNegative = 60.0
 
 
