@@ -77,8 +77,8 @@ class Load:
 
 LOADS = {
     "hosts": Load(title="hosts, JSON", with_agents=False),
-    "hosts_and_agents": Load(title="hosts and agents, JSON"),
-    "binary": Load(title="hosts and agents, MessagePack", binary=True),
+    "hosts_and_agents": Load(title="+ agents, JSON"),
+    "binary": Load(title="+ agents, binary", binary=True),
 }
 
 
