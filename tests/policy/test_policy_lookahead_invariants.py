@@ -24,12 +24,17 @@ from headrace.policy.lookahead_events import (
     ModeChanged,
     PlanChanged,
     Planned,
+    QuotasChanged,
+    Read,
+    ReadAsked,
+    ReadWithdrawn,
     Refuse,
     Sent,
     Serve,
     ServeMissing,
     ServeRaw,
     Start,
+    Stored,
     Tick,
 )
 from headrace.policy.lookahead_limits import LookaheadLimits
@@ -51,6 +56,9 @@ class Plan:
             cost_s=0.01 * (1 + sample % 5), nbytes=4096 * (1 + sample % 3),
         )  # fmt: skip
 
+    def stored(self, sample: int) -> Stored:
+        return Stored(tier=("hdd", "ssd")[sample % 2], nbytes=10_000)
+
 
 class World:
     """Carries out actions and checks each against what the queue may do."""
@@ -66,6 +74,7 @@ class World:
         self.answers: Counter[int] = Counter()
         self.jobs: set[str] = set()
         self.requests = 0
+        self.reads: set[int] = set()
 
     def tell(self, event: Event) -> None:
         for action in self.queue.handle(event, self.now):
@@ -88,6 +97,8 @@ class World:
                     self.answers[action.request] += 1
                 case ServeRaw() | ServeMissing():
                     self.answers[action.request] += 1
+                case Read():
+                    self.reads.remove(action.read)
         held = sum(-(-nbytes // 4096) * 4096 for nbytes in self.reserved.values())
         assert held == self.queue.statistics().memory_used_bytes <= BUDGET
         assert len(self.running) <= 3
@@ -105,7 +116,9 @@ class World:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from("jjaaaaffffffgbcsssxturkmp"), st.integers(0, 60), st.integers(0, 9)),
+    st.tuples(
+        st.sampled_from("jjaaaaffffffgbcsssxturkmpqqwwv"), st.integers(0, 60), st.integers(0, 9)
+    ),
     max_size=120,
 )
 
@@ -144,6 +157,22 @@ def play(world: World, letter: str, number: int, choice: int) -> None:
         world.tell(Sent(ticket=ticket))
     elif letter == "x":
         world.tell(GuardDecided(workers=1 + choice % 3, transform=choice < 7, reason="busy"))
+    elif letter == "q":
+        rates = {"hdd": 10_000.0 * number, "ssd": 1e5 * choice}
+        world.tell(QuotasChanged(quotas={name: rates} if choice < 7 else {}))
+    elif letter == "w":
+        world.requests += 1
+        world.reads.add(world.requests)
+        world.open[world.requests] = 0
+        world.tell(
+            ReadAsked(
+                read=world.requests, job=name, tier="hdd", nbytes=1000 * number, step=choice
+            )
+        )  # fmt: skip
+    elif letter == "v" and world.reads:
+        read = min(world.reads)
+        world.reads.remove(read)
+        world.tell(ReadWithdrawn(read=read))
     elif letter == "t":
         world.tell(Tick())
     elif world.running and letter in "fgbcr":
@@ -167,6 +196,8 @@ def test_every_question_gets_exactly_one_answer_and_memory_adds_up(
     world = World()
     for letter, number, choice in steps:
         play(world, letter, number, choice)
+    world.tell(QuotasChanged(quotas={}))
+    assert not world.reads
     world.now += 100.0
     world.tell(Tick())
     for request, asked in world.open.items():
