@@ -77,7 +77,7 @@ class DiagnosisLimits:
     cold_hits: Ramp = Ramp(none=0.8, sure=0.4)
     """Hit rate of a cache that is cold."""
 
-    swing: Ramp = Ramp(none=0.001, sure=0.006)
+    swing: Ramp = Ramp(none=0.004, sure=0.012)
     """Variance of the hit rate over the window, less the usual one, that shows thrash."""
 
     low_hits: Ramp = Ramp(none=0.85, sure=0.65)

@@ -15,6 +15,8 @@ from headrace.policy.reservation.usual import Usual
 _RISING = 0.02
 _SHALLOW = 0.5
 _FULL = 90.0
+_HITS_BETTER = 0.03
+_HITS_IN_NEED = 0.001
 _SWING_LEFT = 0.5
 _WARM = 0.9
 _LONGEST_COLD = 2000
@@ -74,7 +76,7 @@ class Album:
         self._fills: deque[float] = deque(maxlen=window)
         self._rates: deque[float] = deque(maxlen=window)
         self._latency = Usual(less_is_better=True)
-        self._hit_rate = Usual(less_is_better=False)
+        self._hit_rate = Usual(less_is_better=False, better=_HITS_BETTER, in_need=_HITS_IN_NEED)
         self._swing = Usual(less_is_better=True)
         self._queued = Usual(less_is_better=True)
         self._iteration = -1
@@ -91,7 +93,8 @@ class Album:
         if free_s > 0:
             self._latency.observe(free_s, keeps_up=keeps_up)
             self._queued.observe(queued_share(indicators), keeps_up=keeps_up)
-        self._hit_rate.observe(indicators.hit_rate, keeps_up=keeps_up and self._settled)
+        if self._settled or indicators.hit_rate > (self._hit_rate.value or 0.0):
+            self._hit_rate.observe(indicators.hit_rate, keeps_up=keeps_up)
         fill = filled(indicators)
         self._hits.append(indicators.hit_rate)
         self._ratios.append(self._latency.ratio(free_s))
@@ -148,7 +151,7 @@ class Album:
         if self._settled or len(self._hits) < (self._hits.maxlen or 0):
             return
         if self._iteration >= _LONGEST_COLD:
-            self._hit_rate = Usual(_moments(self._hits)[0], less_is_better=False)
+            self._hit_rate.value = _moments(self._hits)[0]
             self._settled = True
         warm = self._over_usual(_moments(self._hits)[0]) >= _WARM
         self._settled |= warm and keeps_up and not self._hits_rise()
