@@ -90,7 +90,7 @@ class Observer:
             hit_rate=measured.hit_rate,
             split=self._split(job, measured.hit_rate),
             transform_share=own_s / (own_s + measured.latency_s) if own_s else 0.0,
-            nic_bytes_per_s=rate,
+            nic_bytes_per_s=0.0 if plan.link is None else rate,
             read_bytes_per_s=rate,
         )
         return HealthReported(job=plan.name, host=HOST, indicators=indicators)
