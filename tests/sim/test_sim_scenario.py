@@ -97,7 +97,24 @@ def test_mishaps_come_at_the_rate_that_is_asked_for_and_in_order() -> None:
     restarts = sum(isinstance(episode, Restart) for episode in episodes)
     assert restarts == pytest.approx(3 * 100 * 24 / 2, rel=0.1)
     assert sum(isinstance(one, Scan) for one in episodes) == pytest.approx(1200, rel=0.1)
-    assert sum(isinstance(one, CrossTraffic) for one in episodes) == pytest.approx(2400, rel=0.1)
+
+
+def test_cross_traffic_comes_in_spells_of_pulses() -> None:
+    congestion = {"per_day": 1, "duration_s": [200, 200], "pulse_s": [10, 20], "gap_s": [5, 5]}
+    pulses = draw_episodes(
+        _scenario(
+            groups={"vision": GROUP},
+            troubles={"congestion": congestion | {"share": [0.5, 0.5]}},
+            days=200,
+        )
+    )
+    assert all(isinstance(one, CrossTraffic) and one.bytes_per_s == 5e7 for one in pulses)
+    assert all(
+        10 <= one.until_s - one.at_s <= 20 for one in pulses if isinstance(one, CrossTraffic)
+    )
+    spells = 1 + sum(after.at_s - before.at_s > 25.1 for before, after in pairwise(pulses))
+    assert spells == pytest.approx(200, rel=0.25)
+    assert 9 <= len(pulses) / spells <= 14
 
 
 def test_the_rate_of_one_kind_does_not_move_another() -> None:

@@ -22,11 +22,9 @@ from headrace.sim.rivals.static import Needs
 from headrace.sim.scenario import Scenario
 from headrace.sim.world import World
 
-OBSERVED_S = 3600.0
-"""How long the operator who sets static quotas watches jobs that nothing disturbs [s]."""
-
-SETTLING_S = 7200.0
-"""How long caches settle before [s]."""
+OBSERVED_S = 10800.0
+"""How long jobs that nothing disturbs run before static quotas are set, if the scenario is not
+shorter; their operator watches the last third, when caches have settled [s]."""
 
 TIMELINE_BINS = 168
 """Points of an outcome's timeline: hours, where a week is simulated."""
@@ -95,12 +93,12 @@ def observed_needs(scenario: Scenario) -> Needs:
     """
     jobs = [replace(job, begins_at_s=0.0, initialise_s=1.0) for job in scenario.jobs()]
     world = World(scenario.estate(), jobs, seed=scenario.seed)
-    recording = world.run(SETTLING_S + OBSERVED_S)
+    recording = world.run(min(OBSERVED_S, scenario.duration_s))
     return {job.name: _needs_of(recording, number, job.link) for number, job in enumerate(jobs)}
 
 
 def _needs_of(recording: Recording, number: int, link: TierName | None) -> dict[TierName, float]:
-    rows = (recording.job == number) & (recording.begun_s >= SETTLING_S)
+    rows = (recording.job == number) & (recording.begun_s >= 2 / 3 * recording.duration_s)
     busy_s = max(float(recording.step_s[rows].sum()), 1e-9)
     nbytes, hits = recording.nbytes[rows], recording.hit_rate[rows]
     needs = {"ssd": float(nbytes @ hits) / busy_s, "hdd": float(nbytes @ (1.0 - hits)) / busy_s}
