@@ -14,12 +14,16 @@ AMOUNTS = st.floats(0.0, 100.0).map(lambda value: round(value, 3))
 @st.composite
 def problems(draw: st.DrawFn) -> dict[str, np.ndarray]:
     flows, resources = draw(st.integers(1, 8)), draw(st.integers(1, 4))
-    row = st.lists(st.sampled_from([0.0, 0.0, 0.3, 1.0, 2.5]), min_size=resources, max_size=resources)
+    row = st.lists(
+        st.sampled_from([0.0, 0.0, 0.3, 1.0, 2.5]), min_size=resources, max_size=resources
+    )
     return {
         "caps": np.array(draw(st.lists(AMOUNTS, min_size=flows, max_size=flows))),
         "usage": np.array(draw(st.lists(row, min_size=flows, max_size=flows))),
         "capacity": np.array(draw(st.lists(AMOUNTS, min_size=resources, max_size=resources))),
-        "weights": np.array(draw(st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=flows, max_size=flows))),
+        "weights": np.array(
+            draw(st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=flows, max_size=flows))
+        ),
     }
 
 
