@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from arbiter_books import report
 
+from headrace.policy.reservation.arbiter import Arbiter
 from headrace.policy.reservation.diagnosis import DiagnosisLimits
+from headrace.policy.reservation.events import Diagnosed, JobJoined, JobLeft
 from headrace.policy.reservation.health import HealthLimits
 from headrace.policy.reservation.hosts import Hosts
 
@@ -89,3 +91,16 @@ def test_a_jobs_next_run_begins_without_hosts_but_knows_what_is_usual_for_them()
     tell(again, "h1", 0, 60.0, depth=8.0)
     usual_s = [host.health.usual_latency_s for host in again.fresh()]
     assert usual_s[0] == job.worst().health.usual_latency_s > 0
+
+
+def test_a_job_that_comes_back_is_judged_by_what_is_usual_for_its_hosts() -> None:
+    arbiter = Arbiter()
+    arbiter.handle(JobJoined(job="a"), 0.0)
+    for step in range(50):
+        arbiter.handle(report("a", step), float(step))
+    arbiter.handle(JobLeft(job="a"), 50.0)
+    arbiter.handle(JobJoined(job="a"), 200.0)
+    said = arbiter.handle(report("a", 0, depth=0.0, io_latency_s=0.04), 201.0)
+    reasons = [action.reason for action in said if isinstance(action, Diagnosed)]
+    assert len(reasons) == 1
+    assert "I/Os take 4.0 times the usual" in reasons[0]
