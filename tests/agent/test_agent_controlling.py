@@ -74,7 +74,7 @@ def test_it_announces_what_it_offers_then_reports_and_obeys(
     (announced,) = controller.announced
     assert announced.tiers == (TierOffer(tier="hdd", media="hdd", bytes_per_s=150e6),)
     assert (announced.boot, announced.enforced) == (link.engine.boot, {})
-    assert link.engine.quotas() == {"job": {"hdd": 5e6}}
+    assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
 
     link.engine.jobs["job"] = _a_job()
     link.engine.usage.count_read("job", "hdd", 700, queued_s=0.5, read_s=0.1)
@@ -109,7 +109,7 @@ def test_a_quota_that_is_no_longer_named_is_lifted(link: Link, controller: FakeC
     link.exchange()
     controller.order()
     link.exchange()
-    assert link.engine.quotas() == {}
+    assert link.engine.bandwidth.quotas() == {}
 
 
 def test_jobs_to_be_reordered_are_passed_on(link: Link, controller: FakeController) -> None:
@@ -127,7 +127,7 @@ def test_a_controller_that_talks_nonsense_changes_nothing_and_is_told_of_once(
     controller.mood = mood
     with caplog.at_level(logging.WARNING):
         pauses = [link.exchange() for _ in range(4)]
-    assert link.engine.quotas() == {"job": {"hdd": 5e6}}
+    assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
     assert link.controlling.away
     assert len(caplog.records) == 1
     assert "quotas stay as they are" in caplog.records[0].message
@@ -145,13 +145,13 @@ def test_a_controller_that_is_gone_changes_nothing_and_is_tried_ever_less_often(
     link.exchange()
     controller.stop()
     pauses = [link.exchange() for _ in range(8)]
-    assert link.engine.quotas() == {"job": {"hdd": 5e6}}
+    assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
     assert pauses[0] <= 0.5 < LONGEST_RETRY_S / 2 <= pauses[-1] <= LONGEST_RETRY_S
     controller.start_again()
     controller.order(job=6e6)
     link.exchange()
     assert controller.announced[-1].enforced == {"job": {"hdd": 5e6}}
-    assert link.engine.quotas() == {"job": {"hdd": 6e6}}
+    assert link.engine.bandwidth.quotas() == {"job": {"hdd": 6e6}}
 
 
 def test_one_that_restarted_is_told_at_once_what_is_in_force(
@@ -173,7 +173,7 @@ def test_a_wrong_token_is_told_and_nothing_is_limited(
     link.exchange()
     link.caller.close()
     assert "it is wrong" in link.controlling.away
-    assert link.engine.quotas() == {}
+    assert link.engine.bandwidth.quotas() == {}
 
 
 def test_one_that_is_frozen_is_given_up_in_time_and_quotas_stay(
@@ -190,7 +190,7 @@ def test_one_that_is_frozen_is_given_up_in_time_and_quotas_stay(
     link.exchange()
     assert time.monotonic() - begin < 5
     assert "no answer in time" in link.controlling.away
-    assert link.engine.quotas() == {"job": {"hdd": 5e6}}
+    assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
     link.caller.close()
 
 

@@ -170,7 +170,7 @@ async def test_nothing_is_done_where_nothing_is_gained(texts: Path, tmp_path: Pa
 @played
 async def test_long_reads_keep_to_the_jobs_quota(texts: Path, tmp_path: Path) -> None:
     async with bench_of(texts, tmp_path, always=True) as bench:
-        bench.engine.set_quotas({bench.name: {"hdd": 500_000.0}})
+        bench.engine.bandwidth.set_quotas({bench.name: {"hdd": 500_000.0}})
         begin = bench.engine.clock.now()
         async with bench.going_on():
             await bench.until(lambda: bench.statistics().runs == 2)
@@ -197,11 +197,11 @@ async def test_a_file_that_changed_is_left_to_those_who_need_its_samples(tmp_pat
 async def test_a_job_may_go_while_its_samples_are_brought_over(texts: Path, tmp_path: Path) -> None:
     async with bench_of(texts, tmp_path, always=True) as bench:
         visits = bench.engine.upcoming(bench.name)
-        bench.engine.set_quotas({bench.name: {"hdd": 1.0}})
+        bench.engine.bandwidth.set_quotas({bench.name: {"hdd": 1.0}})
         async with bench.going_on():
             await bench.until(lambda: bench.statistics().runs == 1)
             bench.engine.remove_job(bench.name)
-            bench.engine.set_quotas({})
+            bench.engine.bandwidth.set_quotas({})
             await asyncio.sleep(0.3)
             assert bench.statistics().runs <= 2
         bench.engine.handle(FetchBegan(job=bench.name, visits=visits))  # nobody knows it any more

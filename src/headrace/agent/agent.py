@@ -185,7 +185,7 @@ class Agent:
             cpu_own_cores=cpu.reading.own_cores,
             tiers={tier.name: tier.bytes_per_s for tier in self.config.tiers},
             use=engine.usage.totals(),
-            quotas=engine.quotas(),
+            quotas=engine.bandwidth.quotas(),
             controller_away=self._controlling.away if self._controlling else "",
         )
 

@@ -126,7 +126,7 @@ class _Sender:
 
     def _all_ready(self) -> list[Outgoing] | None:
         answers = self._request.answers
-        if answers.qsize() < self._left or self._engine.limits_egress(self._name):
+        if answers.qsize() < self._left or self._engine.bandwidth.limits_egress(self._name):
             return None
         actions = [answers.get_nowait() for _ in range(self._left)]
         if any(isinstance(action, ServeRaw) for action in actions):
@@ -154,7 +154,7 @@ class _Sender:
 
     def _tell(self) -> None:
         """Let the client know if its quota is why it waits."""
-        if self._engine.holds_back(self._name) and self._frames.empty():
+        if self._engine.bandwidth.holds_back(self._name) and self._frames.empty():
             self._frames.put_nowait(_held())
         self._tell_later(HELD_PERIOD_S)
 
@@ -165,7 +165,7 @@ class _Sender:
                 group.create_task(self._make_raw(action))
                 continue
             frame = self._frame(action)
-            if self._engine.limits_egress(self._name):
+            if self._engine.bandwidth.limits_egress(self._name):
                 group.create_task(self._put_in_time(frame))
             else:
                 self._frames.put_nowait(frame)
@@ -209,7 +209,7 @@ class _Sender:
         place = job.open.place(visit.sample)
         stored = job.plan.stored(visit.sample)
         async with self._raw_turns:
-            throttled_s = await self._engine.wait_for_quota(
+            throttled_s = await self._engine.bandwidth.wait(
                 self._name, stored.tier, stored.nbytes, step=visit.step
             )
             await self._engine.wait_for_egress(self._name, stored.nbytes, step=visit.step)

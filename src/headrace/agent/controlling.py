@@ -162,14 +162,14 @@ class Controlling:
             address=self._address,
             hosts=self._config.hosts,
             tiers=offers(self._config.tiers),
-            enforced=self._engine.quotas(),
+            enforced=self._engine.bandwidth.quotas(),
         )
         orders = await self._call("PUT", self._path, AgentOrders, message)
         self._announced = True
         return orders
 
     def _report_of(self, totals: dict[str, JobUse], now: float) -> AgentReport:
-        quotas, waiting = self._engine.quotas(), self._engine.waiting()
+        quotas, waiting = self._engine.bandwidth.quotas(), self._engine.waiting()
         used = used_since(self._told, totals)
         load = self._load()
         return AgentReport(
@@ -193,8 +193,8 @@ class Controlling:
         if self._failures or self.away:
             log.info("the controller is heard: jobs are held to its quotas")
         self._failures, self.away = 0, ""
-        if orders.quotas != self._engine.quotas():
-            self._engine.set_quotas(orders.quotas)
+        if orders.quotas != self._engine.bandwidth.quotas():
+            self._engine.bandwidth.set_quotas(orders.quotas)
         self._engine.set_reordering(frozenset(orders.reorder))
 
     def _failed(self, error: RemoteError) -> float:

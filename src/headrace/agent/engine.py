@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.agent.arena import Arena, Extent
 from headrace.agent.atlas import Atlas
+from headrace.agent.bandwidth import Bandwidth
 from headrace.agent.config import AgentConfig
 from headrace.agent.fasttier.trips import Trips, open_fast_tier
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
@@ -53,10 +54,7 @@ from headrace.policy.lookahead_events import (
     JobRemoved,
     ModeChanged,
     PlanChanged,
-    QuotasChanged,
     Read,
-    ReadAsked,
-    ReadWithdrawn,
     Refuse,
     Sent,
     Serve,
@@ -137,6 +135,7 @@ class Engine:
                 window=WindowLimits(lead_s=config.lead_s),
             )
         )
+        self.bandwidth = Bandwidth(self._queue, self.handle, self.clock, self.tiers.links)
         self.fast = Trips(open_fast_tier(config, self._queue, self.clock))
         self.pool = WorkerPool(
             arena,
@@ -151,7 +150,6 @@ class Engine:
         self._extents: dict[int, tuple[Extent, ...]] = {}
         self._results: dict[int, Done] = {}
         self._readings: dict[int, Reading] = {}
-        self._turns: dict[int, asyncio.Future[None]] = {}
         self._requests: dict[int, Request] = {}
         self._proofs: dict[int, asyncio.Future[Proven | Failed]] = {}
         self._numbers = itertools.count(1)
@@ -311,17 +309,9 @@ class Engine:
         finally:
             self._withdraw(request)
 
-    def set_quotas(self, quotas: Mapping[str, Mapping[TierName, float]]) -> None:
-        """Hold each job to these quotas from now on, and those that are not named to none [B/s]."""
-        self.handle(QuotasChanged(quotas=quotas))
-
     def set_reordering(self, jobs: frozenset[str]) -> None:
         """Merge the upcoming reads of these and no other jobs into sequential runs."""
         self.reordered = jobs
-
-    def quotas(self) -> dict[str, dict[TierName, float]]:
-        """Return the quotas in force: job → tier → bandwidth [B/s]."""
-        return self._queue.quotas()
 
     def waiting(self) -> dict[str, int]:
         """Return how many samples of each job a request waits for and no task prepares yet."""
@@ -339,41 +329,10 @@ class Engine:
         """Return the tier that a sample of one of a job's sources was read from."""
         return self._cache_tier if hit else job.sources[source].tier
 
-    def limits(self, job: str) -> bool:
-        """Return whether a job has a quota."""
-        return self._queue.limits(job)
-
-    def limits_egress(self, job: str) -> bool:
-        """Return whether a job has a quota for what is sent."""
-        return any(self._queue.limits(job, link) for link in self.tiers.links)
-
-    def holds_back(self, job: str) -> bool:
-        """Return whether a job's quota is all that keeps it from going on with a sample."""
-        return self._queue.holds_back(job)
-
-    async def wait_for_quota(self, job: str, tier: TierName, nbytes: int, *, step: int) -> float:
-        """Wait until a job's quota has ``nbytes`` for it; return how long that took [s].
-
-        Reads for earlier steps go first; samples that are only foreseen come after all.
-        """
-        if not self._queue.limits(job, tier):
-            return 0.0
-        begin = self.clock.now()
-        (number,) = self.next_numbers(1)
-        turn = self._turns[number] = asyncio.get_running_loop().create_future()
-        try:
-            self.handle(ReadAsked(read=number, job=job, tier=tier, nbytes=nbytes, step=step))
-            await turn
-        finally:
-            del self._turns[number]
-            if not turn.done() or turn.cancelled():
-                self.handle(ReadWithdrawn(read=number))
-        return self.clock.now() - begin
-
     async def wait_for_egress(self, job: str, nbytes: int, *, step: int) -> None:
         """Wait until a job's quotas have ``nbytes`` to be sent."""
-        for link in self.tiers.links:
-            throttled_s = await self.wait_for_quota(job, link, nbytes, step=step)
+        held = await self.bandwidth.wait_to_send(job, nbytes, step=step)
+        for link, throttled_s in held.items():
             self.count_reading(Reading(job, link, nbytes, throttled_s), 0.0)
 
     def count_sent(self, job: str, nbytes: int, *, raw: bool) -> None:
@@ -433,7 +392,7 @@ class Engine:
                 request.open -= 1
                 request.answers.put_nowait(action)
             case Read():
-                self._let_read(action.read)
+                self.bandwidth.let_go(action.read)
             case Drop():
                 self._free(action.ticket)
             case Grow():
@@ -472,11 +431,6 @@ class Engine:
                 errand=errand,
             )
         )
-
-    def _let_read(self, number: int) -> None:
-        turn = self._turns.get(number)
-        if turn is not None and not turn.done():
-            turn.set_result(None)
 
     def _count_place(self, job: ServedJob, sample: int) -> None:
         beside = job.plan.is_beside(sample)

@@ -227,7 +227,7 @@ class Reordering:
     ) -> None:
         source = job.sources[wanted.source]
         step = min((wanted.visits[member].step for member in piece.members), default=0)
-        throttled_s = await self._engine.wait_for_quota(name, source.tier, len(piece), step=step)
+        throttled_s = await self._engine.bandwidth.wait(name, source.tier, len(piece), step=step)
         rows = self._layout(job, wanted.source).rows_in(piece).tolist()
         uses = dict(zip(rows, hands.tier.next_of(job, wanted.source, rows), strict=True))
         uses |= {wanted.rows[member]: _use(wanted.visits[member]) for member in piece.members}
