@@ -207,3 +207,17 @@ async def test_a_job_may_go_while_its_samples_are_brought_over(texts: Path, tmp_
         bench.engine.handle(FetchBegan(job=bench.name, visits=visits))  # nobody knows it any more
         with pytest.raises(KeyError):
             bench.engine.handle(JobRemoved(job=bench.name))
+
+
+@played
+async def test_nothing_is_held_back_of_a_job_whose_samples_lie_in_files_of_their_own(
+    tmp_path: Path,
+) -> None:
+    texts, cache = make_texts(tmp_path / "texts", count=64, shards=64), tmp_path / "cache"
+    cache.mkdir()
+    async with bench_of(texts, cache, always=True) as bench:
+        wanted = upcoming(bench)
+        async with bench.going_on():
+            await asyncio.sleep(0.3)
+            assert upcoming(bench) == wanted
+        assert bench.statistics().runs == 0

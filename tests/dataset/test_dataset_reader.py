@@ -115,3 +115,36 @@ def test_decoders_pass_the_staleness_of_a_stream_on(tmp_path: Path) -> None:
 def test_negative_limits_are_refused() -> None:
     with pytest.raises(ConfigError, match="row_group_bytes"):
         ReaderLimits(row_group_bytes=-1)
+
+
+RUNS = {
+    "x.tar": shard([(f"{n}.{end}", picture(8, 8 + n)) for n in range(5) for end in ("jpg", "png")]),
+    "x.jsonl": json_lines(["one", "two", "three"]),
+    "x.parquet": parquet({"text": ["one", "two", "three"]}),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_several_samples_read_at_once_are_what_each_is_by_itself(tmp_path: Path, name: str) -> None:
+    storage = LocalStorage(write_all(tmp_path, {name: RUNS[name]}))
+    index, reader = build_index(storage), SampleReader(storage)
+    locations = [index.location(sample) for sample in range(len(index))]
+    chosen = [location for number, location in enumerate(locations) if number != 1]
+    assert reader.read_run(chosen) == [reader.read_raw(location) for location in chosen]
+    touch(tmp_path / name)
+    with pytest.raises(StaleIndexError, match="headrace index"):
+        reader.read_run(chosen)
+
+
+def test_samples_of_one_file_are_read_by_one_read(tmp_path: Path) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"x.tar": RUNS["x.tar"]}))
+    index = build_index(storage)
+    spans = []
+
+    class Watched(LocalStorage):
+        def read(self, path, offset=0, length=None):  # type: ignore[no-untyped-def]
+            spans.append((offset, length))
+            return super().read(path, offset, length)
+
+    SampleReader(Watched(tmp_path)).read_run([index.location(sample) for sample in (3, 1, 2)])
+    assert len(spans) == 1

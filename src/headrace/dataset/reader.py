@@ -120,8 +120,8 @@ class SampleReader:
         if first.container not in ("file", "tar"):
             return [self.read_raw(location) for location in locations]
         members = [member for location in locations for member in location.members]
-        begin = min(member.offset for member in members)
-        end = max(member.offset + member.length for member in members)
+        begin = min((member.offset for member in members), default=0)
+        end = max((member.offset + member.length for member in members), default=0)
         with self.unchanged(first):
             data = memoryview(self._storage.read(first.file, begin, end - begin))
         return [
