@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -183,7 +183,7 @@ class Reordering:
         found = []
         for source, place in enumerate(job.sources):
             span = job.open.source_range(source)
-            own = [visit for visit in visits if visit.sample in span]
+            own = _first_visits(visit for visit in visits if visit.sample in span)
             rows = [visit.sample - span.start for visit in own]
             sizes = np.cumsum(job.open.sources[source].index.lengths[rows])
             rows = rows[: int(np.searchsorted(sizes, room, side="right"))]
@@ -284,6 +284,14 @@ def _read_and_leave(
         log.info("a long read of %s failed: %s", locations[0].file, error)
         return None
     return [leave_copy(fd, copy.slot, fields) for copy, fields in zip(copies, found, strict=True)]
+
+
+def _first_visits(visits: Iterable[Visit]) -> list[Visit]:
+    """Return each sample's first visit: it is brought over once, however often it is read."""
+    first: dict[int, Visit] = {}
+    for visit in visits:
+        first.setdefault(visit.sample, visit)
+    return list(first.values())
 
 
 def _use(visit: Visit) -> Use:
