@@ -1,7 +1,8 @@
 """The plain regulator of rows B2 and B5: a PID without anti-windup, once per iteration.
 
-Source: elastic reservation report; where it is silent, gains were chosen so that a single
-job on an idle tier settles without swinging (``tests/sim/test_sim_rivals_published.py``).
+Source: elastic reservation report. Where it is silent the choice is in its favour: gains are
+small, and the integral begins anew when the error changes its sign, without which a job that
+was well for long would lose quota for long after it got into need.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Pid:
         self._before = error
         if abs(error) < DEAD_BAND:
             return 0.0
-        self._sum += error
+        self._sum = error + (self._sum if self._sum * error > 0 else 0.0)
         wanted = (
             self._gains.proportional * error
             + self._gains.integral * self._sum
