@@ -37,6 +37,14 @@ def test_a_rank_that_does_not_speak_is_waited_for_so_long_and_no_longer() -> Non
     assert tally.ranks == 2
 
 
+def test_a_report_waits_for_its_host_s_turn_among_the_job_s() -> None:
+    tally = Tally()
+    tally.delay_s = 0.25
+    tally.add("a", figures(), 1.0)
+    assert tally.due_in(1.0) == 0.25
+    assert tally.due_in(1.25) == 0.0
+
+
 def test_a_rank_that_left_is_not_waited_for() -> None:
     tally = Tally()
     tally.add("a", figures(), 0.0)

@@ -47,6 +47,9 @@ from headrace.wire.control import (
 
 _SHORTEST_STEP_S = 1e-3
 
+_LONGEST_SPREAD_S = 10.0
+"""Reports are spread over no longer a time, however long steps are [s]."""
+
 _MOST_SPREAD = 0.25
 """Reports are spread over this part of an iteration at most: later ones would be stale."""
 
@@ -314,7 +317,7 @@ class Steward:
     def _answer(self, name: str, host: str, iteration_s: float) -> HealthAnswer:
         found = self.books.standing.diagnosis(name)
         every = math.ceil(self._least_period_s / max(iteration_s, _SHORTEST_STEP_S))
-        spread_s = len(self.jobs[name].hosts) / self.limits.most_at_once_per_s
+        spread_s = (self.jobs[name].host_count - 1) / self.limits.most_at_once_per_s
         return HealthAnswer(
             score=found.score,
             level=found.level,
@@ -322,7 +325,7 @@ class Steward:
             reason=found.reason,
             quotas=self._shares.direct(name, host),
             every=max(1, every),
-            spread_s=min(spread_s, _MOST_SPREAD * iteration_s),
+            spread_s=min(spread_s, _MOST_SPREAD * iteration_s, _LONGEST_SPREAD_S),
         )
 
     def _orders(self, agent: Agent) -> AgentOrders:

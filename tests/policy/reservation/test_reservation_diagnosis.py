@@ -22,7 +22,7 @@ from headrace.policy.reservation.events import Indicators, Mode
 from headrace.policy.reservation.health import Health, HealthTracker
 
 MODES: tuple[Mode, ...] = ("cold-start", "thrash", "congestion", "transform-bound")
-TRACES = 60
+TRACES = 30
 
 
 class Watcher:

@@ -138,9 +138,14 @@ class ControllerLink:
 
 def _checked(answer: HealthAnswer, endpoint: Endpoint) -> HealthAnswer:
     """Return the answer if what it tells this host to do makes sense."""
-    if all(0 <= rate < math.inf for rate in answer.quotas.values()) and answer.every >= 1:
+    rates = answer.quotas.values()
+    if (
+        all(0 <= rate < math.inf for rate in rates)
+        and answer.every >= 1
+        and 0 <= answer.spread_s <= LONGEST_DELAY_S
+    ):
         return answer
     raise ProtocolError(
-        f"controller {endpoint.address}: quotas {answer.quotas} and every={answer.every} make no "
-        "sense; is it a controller's port?"
+        f"controller {endpoint.address}: quotas {answer.quotas}, every={answer.every}, "
+        f"spread_s={answer.spread_s:g} make no sense; is it a controller's port?"
     )

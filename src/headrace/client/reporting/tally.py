@@ -29,6 +29,9 @@ class Tally:
         self.expected = expected
         """Ranks that the next report waits for, whether or not they were heard of."""
 
+        self.delay_s = 0.0
+        """Every report waits for so long, so that not all hosts of a job speak at once [s]."""
+
         self._said: dict[str, Figures] = {}
         self._heard_at: dict[str, float] = {}
         self._since: float | None = None
@@ -57,9 +60,9 @@ class Tally:
         """Return the time until a report is due [s]; None while nobody has spoken."""
         if self._since is None:
             return None
-        if len(self._said) >= self.expected and self._said.keys() >= self._heard_at.keys():
-            return 0.0
-        return max(0.0, self._since + PATIENCE_S - now)
+        is_whole = len(self._said) >= self.expected and self._said.keys() >= self._heard_at.keys()
+        wait_s = self.delay_s if is_whole else max(self.delay_s, PATIENCE_S)
+        return max(0.0, self._since + wait_s - now)
 
     def take(self, now: float) -> Sum:
         """Return what was said since the last report, and begin anew."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
+import xxhash
 
 from headrace.client.reporting.figures import Figures, later
 from headrace.client.reporting.hostname import host_name
@@ -39,6 +40,9 @@ class Voice:
         self, job: str, endpoint: Endpoint, announce: Announce, *, ranks: int, now: float
     ) -> None:
         self.host = host_name()
+        self._place = xxhash.xxh32_intdigest(self.host.encode()) / 2**32
+        """This host's among those of its job, 0 to 1: when it speaks within a spread."""
+
         self.word = Word(
             boot=secrets.token_hex(8),
             iteration=-1,
@@ -165,6 +169,8 @@ class Voice:
     ) -> None:
         """Keep what the controller said, and hand it on to the host's other ranks."""
         self._spoke_at = now
+        if answer is not None:
+            self._tally.delay_s = answer.spread_s * self._place
         old = self.word
         self.word = Word(
             boot=old.boot,
