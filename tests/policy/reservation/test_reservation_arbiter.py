@@ -284,3 +284,12 @@ def test_reactive_quotas_follow_health_without_looking_ahead() -> None:
     books = estate("a", "b", ssd=0.4 * GB, predictive=False)
     run(books, range(30), a={"depth": 0.5, "wait_s": 0.3}, b={"depth": 8.0})
     assert books.quota("a") > 1.5 * books.quota("b")
+
+
+def test_a_tier_that_joins_later_is_regulated_too() -> None:
+    books = estate("a", ssd=0.2 * GB)
+    starved = {"depth": 0.0, "wait_s": 1.0, "nbytes": 300e6}
+    run(books, range(4), a=starved)
+    books.tell(TierChanged(tier="hdd", media="hdd", bytes_per_s=GB))
+    run(books, range(4, 8), a=starved | {"split": {"ssd": 0.5, "hdd": 0.5}})
+    assert books.quota("a", "hdd") > 150e6

@@ -66,6 +66,7 @@ class Account:
         self._media = media
         self._foresight = Foresight(limits.foresight, joined, now)
         self._regulators: TierRegulators | None = None
+        self._regulated: dict[TierName, Media] = {}
         self._forecast: dict[TierName, float] = {}
         self._unregulated = 0
         self._is_corrected = False
@@ -217,10 +218,12 @@ class Account:
         """Return what its regulators make of its health [B/s].
 
         They count from what was granted of what it asked for, not from the spare it happens
-        to have: nobody else may want that now, but it is not its own.
+        to have: nobody else may want that now, but it is not its own. New ones take over when
+        the estate's tiers change; they begin with what is in force.
         """
-        if self._regulators is None:
-            self._regulators = TierRegulators(self._media, self._limits.regulator)
+        if self._regulators is None or self._regulated != self._media:
+            self._regulated = dict(self._media)
+            self._regulators = TierRegulators(self._regulated, self._limits.regulator)
         assert self.reading is not None
         granted = {
             tier: min(quota, self.asked.get(tier, quota)) for tier, quota in self.quotas.items()

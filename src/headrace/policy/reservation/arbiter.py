@@ -142,7 +142,8 @@ class Arbiter:
             return []
         actions = account.end_iteration(now)
         for tier in self._tiers.values():
-            actions += self._end_loan_in_time(tier, account, now)
+            if tier.pool.held(account.job):
+                actions += self._end_loan_in_time(tier, account, now)
         self._is_due = self._is_due or bool(actions) or self._is_news(account)
         return actions
 
