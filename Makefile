@@ -26,6 +26,8 @@ bench: .venv/.dev
 	$(BIN)/python -m bench.loader $(ARGS)
 	$(BIN)/python -m bench.wire $(ARGS)
 	$(BIN)/python -m bench.offload $(ARGS)
+	$(BIN)/python -m bench.control $(ARGS)
+	$(BIN)/python -m bench.reservation $(ARGS)
 
 .venv/.uv: requirements/bootstrap.txt
 	$(PYTHON) -m venv .venv
