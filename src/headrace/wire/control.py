@@ -81,8 +81,10 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     io_latency_s: float
     io_latency_cv: float
     next_bytes: int
+    """Stored bytes of the first batch that does not lie ready [bytes]."""
+
     upcoming_bytes: tuple[int, ...] = ()
-    """At most 8 batches."""
+    """Of the batches after it, at most 8 [bytes]."""
 
     queue_share: float = 0.0
     throttled_share: float = 0.0

@@ -37,7 +37,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=Tr
     latency_s: float
     latency_cv: float
     upcoming_bytes: tuple[int, ...]
-    """Stored bytes of the next batches [bytes]."""
+    """Stored bytes of the batches from the first one on that does not lie ready [bytes]."""
 
     queued_s: float = 0.0
     throttled_s: float = 0.0

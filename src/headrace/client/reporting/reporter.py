@@ -208,8 +208,10 @@ class Reporter:
         moments = [self._moments.popleft() for _ in range(len(self._moments))]
         if moments:
             self._told = moments[-1].iteration
+            unready = moments[-1].step + max(moments[-1].ready_steps, 1)
         else:
             moments = [self._stall(now)]
+            unready = moments[-1].step
         self._told_at, told_bytes = now, self._told_bytes
         self._told_bytes = self._limiter.read_bytes
         return of_moments(
@@ -217,7 +219,7 @@ class Reporter:
             latencies=self._latencies,
             step_time_s=self._pace.read().step_time_s,
             queue_capacity=self._queue_capacity(),
-            upcoming_bytes=self._forecast.of_rank(self._next_step()),
+            upcoming_bytes=self._forecast.of_rank(unready),
             direct_bytes=self._told_bytes - told_bytes,
         )
 
