@@ -149,17 +149,15 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
 ) -> None:
     with Loader(dataset, pipeline=PIPELINE, batch_size=BATCH, seed=3, workers=1) as alone:
         expected = [batch["image"].copy() for batch, _ in zip(alone, range(STEPS), strict=False)]
-    with (
-        held_agent(dataset, controller, 1) as agent,
-        loading(dataset, agent, patience_s=0.1, grace_s=0.9) as loader,
-    ):
-        controller.order(**{loader.job.spec.id: 10 * size_of(dataset)})
-        eventually(in_force(agent, controller), 2.0)
+        controller.order(**{alone.job.spec.id: 10 * size_of(dataset)})
+    with held_agent(dataset, controller, 1) as agent:
+        eventually(in_force(agent, controller), 2.0)  # before anything is prepared
         begin = time.monotonic()
-        seen = [batch["image"].copy() for batch, _ in zip(loader, range(STEPS), strict=False)]
-        seconds = time.monotonic() - begin
-        counts = loader.summary().counts
-        up = loader.statistics().background.agents[0].state
+        with loading(dataset, agent, patience_s=0.1, grace_s=0.9) as loader:
+            seen = [batch["image"].copy() for batch, _ in zip(loader, range(STEPS), strict=False)]
+            seconds = time.monotonic() - begin
+            counts = loader.summary().counts
+            up = loader.statistics().background.agents[0].state
     for one, other in zip(seen, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert seconds > STEPS * BATCH / 10 * 0.6

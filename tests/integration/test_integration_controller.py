@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,9 +30,12 @@ def controller(tmp_path: Path) -> Iterator[LocalController]:
         yield running
 
 
-@pytest.fixture
-def photos(dataset: Path) -> Path:
-    return dataset / "cat"
+@pytest.fixture(scope="module")
+def photos(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of its own, for its index lies in it."""
+    folder = tmp_path_factory.mktemp("controller") / "photos"
+    shutil.copytree(dataset / "cat", folder, ignore=shutil.ignore_patterns(".*"))
+    return folder
 
 
 @contextmanager

@@ -21,7 +21,7 @@ SAMPLES = np.arange(2000, dtype=np.int64) * 1_000_003
 NODES = tuple("klmnop")
 ENTRIES = st.builds(
     lambda name, hosts, weight: RosterEntry(name=name, hosts=tuple(hosts), weight=weight),
-    st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=6),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6),
     st.sets(st.sampled_from(NODES), max_size=2),
     st.integers(1, 64),
 )
