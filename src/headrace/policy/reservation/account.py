@@ -68,6 +68,7 @@ class Account:
         self._regulators: TierRegulators | None = None
         self._regulated: dict[TierName, Media] = {}
         self._forecast: dict[TierName, float] = {}
+        self._mean_use: dict[TierName, float] = {}
         self._unregulated = 0
         self._is_corrected = False
         self._reordering = Reordering(limits.reorder)
@@ -194,7 +195,7 @@ class Account:
         """Reckon what it must have and what it wants, from its schedule and its health."""
         self._unregulated += iterations
         if not self._limits.predictive:
-            self.asked = self._wished()
+            self.asked = self._kept_in_use(self._wished())
         else:
             wished = self._wished() if self._needs_regulation() else {}
             outlook = self.outlook(now)
@@ -233,6 +234,24 @@ class Account:
             self.score, granted=granted, split=self.reading.split, iterations=iterations
         )
         return {tier: adjustment.wanted for tier, adjustment in adjustments.items()}
+
+    def _kept_in_use(self, wished: Mapping[TierName, float]) -> dict[TierName, float]:
+        """Return wishes that are not below what is used on average, and a margin.
+
+        A job that others' spare keeps well would otherwise give away, a fifth at a time, what
+        it lives on, and would have to ask for it again, a fifth at a time, once that is gone.
+        While it is tight it wants up to twice as much: what its quota lacks, the pool may lend.
+        """
+        for tier in wished:
+            used = self.used(tier)
+            mean = self._mean_use.get(tier, used)
+            self._mean_use[tier] = mean + self._limits.foresight.size_gain * (used - mean)
+        margin = 1.0 + self._limits.foresight.margin
+        target = self._limits.regulator.target
+        urge = 1.0 + max(target - self.score, 0.0) / target if self.score < self._limits.lend_below else 1.0
+        return {
+            tier: max(wish, self._mean_use[tier] * margin) * urge for tier, wish in wished.items()
+        }
 
     def _correction(self, tier: TierName, wished: Mapping[TierName, float]) -> float:
         """Return the factor by which health corrects the forecast of a tier's needs."""
