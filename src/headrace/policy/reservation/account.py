@@ -248,7 +248,11 @@ class Account:
             self._mean_use[tier] = mean + self._limits.foresight.size_gain * (used - mean)
         margin = 1.0 + self._limits.foresight.margin
         target = self._limits.regulator.target
-        urge = 1.0 + max(target - self.score, 0.0) / target if self.score < self._limits.lend_below else 1.0
+        urge = (
+            1.0 + max(target - self.score, 0.0) / target
+            if self.score < self._limits.lend_below
+            else 1.0
+        )
         return {
             tier: max(wish, self._mean_use[tier] * margin) * urge for tier, wish in wished.items()
         }
