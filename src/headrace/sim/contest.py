@@ -76,6 +76,7 @@ def run_one(
         policy=who.make(Given(needs=needs, limits=limits_of(scenario.limits))),
         abilities=who.abilities,
         seed=scenario.seed,
+        quantum_s=scenario.quantum_s,
     )
     recording = world.run(scenario.duration_s, progress=lambda now_s: seen(name, now_s))
     return Outcome(
@@ -92,7 +93,7 @@ def observed_needs(scenario: Scenario) -> Needs:
     This is what static quotas are set from: a run without mishaps and without limits.
     """
     jobs = [replace(job, begins_at_s=0.0, initialise_s=1.0) for job in scenario.jobs()]
-    world = World(scenario.estate(), jobs, seed=scenario.seed)
+    world = World(scenario.estate(), jobs, seed=scenario.seed, quantum_s=scenario.quantum_s)
     recording = world.run(min(OBSERVED_S, scenario.duration_s))
     return {job.name: _needs_of(recording, number, job.link) for number, job in enumerate(jobs)}
 

@@ -171,6 +171,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, JobGroup]
     troubles: Troubles = Troubles()
     seed: int = 0
+    quantum_s: Positive = 1.0
+    """Rates are constant for so long; a third of the shortest step time or less [s]."""
     limits: dict[str, bool | float] = {}
     """Settings of the arbiter that differ from its defaults."""
 
