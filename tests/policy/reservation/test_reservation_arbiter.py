@@ -118,6 +118,20 @@ def test_a_job_that_always_reports_the_worst_gets_no_more_than_its_fair_part() -
     assert [x for x in books.actions if isinstance(x, Lend) and x.job == "liar"]
 
 
+@pytest.mark.parametrize("order", [("a", "b", "c"), ("b", "c", "a"), ("c", "a", "b")])
+def test_whoever_reports_first_borrows_no_more_than_the_others(order: tuple[str, ...]) -> None:
+    books = estate(*order, ssd=0.3 * GB)
+    starved = {"depth": 0.0, "wait_s": 0.5, "nbytes": 300e6}
+    borrowed = dict.fromkeys(order, 0.0)
+    for iteration in range(60):
+        for place, job in enumerate(order):
+            books.tell(report(job, iteration, **starved), now=iteration + 0.1 * place)  # type: ignore[arg-type]
+        for tenth in range(3, 10):
+            books.tell(Tick(), now=iteration + 0.1 * tenth)
+            borrowed = {job: total + books.lent(job) for job, total in borrowed.items()}
+    assert max(borrowed.values()) <= 1.1 * min(borrowed.values())
+
+
 def test_a_tier_that_holds_a_job_up_frees_what_it_cannot_use_elsewhere() -> None:
     books = estate("slow", "fast", ssd=0.3 * GB, hdd=0.05 * GB)
     half = {"split": {"ssd": 0.5, "hdd": 0.5}, "nbytes": 400e6, "depth": 0.5, "wait_s": 1.0}
