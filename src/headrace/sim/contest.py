@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.queues
+import os
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -158,5 +159,8 @@ def _run_and_tell(scenario: Scenario, name: str, needs: Needs) -> Outcome:
 
 
 def _tell(name: str, now_s: float) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(1)  # it was killed: nobody wants the outcome, or would end this process
     if _news is not None:
         _news.put((name, now_s))
