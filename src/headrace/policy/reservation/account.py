@@ -241,6 +241,7 @@ class Account:
         A job that others' spare keeps well would otherwise give away, a fifth at a time, what
         it lives on, and would have to ask for it again, a fifth at a time, once that is gone.
         While it is tight it wants up to twice as much: what its quota lacks, the pool may lend.
+        Of a tier that it never reads it wants nothing, whatever it was given at first.
         """
         for tier in wished:
             used = self.used(tier)
@@ -254,7 +255,8 @@ class Account:
             else 1.0
         )
         return {
-            tier: max(wish, self._mean_use[tier] * margin) * urge for tier, wish in wished.items()
+            tier: max(wish, self._mean_use[tier] * margin) * urge if self._mean_use[tier] else 0.0
+            for tier, wish in wished.items()
         }
 
     def _correction(self, tier: TierName, wished: Mapping[TierName, float]) -> float:
