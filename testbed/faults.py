@@ -18,6 +18,7 @@ from testbed import burner
 from testbed.commands import call
 from testbed.disk_profiles import DiskLimits
 from testbed.host import Host, send
+from testbed.network import token_bucket
 
 
 def cut_link(host: Host) -> None:
@@ -53,6 +54,23 @@ def cut_link_for(host: Host, seconds: float) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
+
+
+@contextlib.contextmanager
+def link_slowed(host: Host, rate_mbit_per_s: float) -> Iterator[None]:
+    """Let the host send at another rate for the length of a block, as if others used its link.
+
+    Raises:
+        ConfigError: Its link has no rate in the scenario.
+    """
+    usual = host.spec.group.rate_mbit_per_s
+    if usual is None:
+        raise ConfigError(f"the link of {host.name} has no rate; give it one in the scenario")
+    _send_at(host, rate_mbit_per_s)
+    try:
+        yield
+    finally:
+        _send_at(host, usual)
 
 
 @contextlib.contextmanager
@@ -117,6 +135,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill one process and collect what remains."""
     process.kill()
     process.wait()
+
+
+def _send_at(host: Host, rate_mbit_per_s: float) -> None:
+    shape = token_bucket(rate_mbit_per_s).split()
+    call("tc", "-n", host.namespace, "qdisc", "change", "dev", "eth0", "root", *shape)
 
 
 def _burn(host: Host, percent: float) -> subprocess.Popen[bytes]:

@@ -1,0 +1,302 @@
+"""Runs a twin scenario with real processes: agent, controller, Loaders, and what goes wrong."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bench.reservation.governor import PORT, GovernorPlan, read_decisions
+from bench.reservation.trainee import TraineePlan
+from bench.reservation.twin import DISK, LINK, JobRestart, Taken, Twin, seed_of
+from headrace import Loader
+from headrace.dataset.build import build_index
+from headrace.policy.reservation.events import Action, SetQuota
+from headrace.sim.job import sample_sizes
+from headrace.sim.recording import Recording, Tape
+from headrace.storage.opening import open_storage
+from headrace.trace.reader import read_steps
+from headrace.wire.auth import TOKEN_VARIABLE, new_token
+from testbed import Testbed, faults
+from testbed.agent_process import AgentProcess
+from testbed.disk_profiles import DiskLimits
+from testbed.host import Host
+from testbed.patience import until
+
+REPOSITORY = Path(__file__).parents[2]
+
+FAILED_S = 0.005
+"""A batch that is not there within this time was not there; handing one over takes less [s]."""
+
+BEGIN_S = 2.0
+"""From the start of the jobs' processes until the scenario's clock says 0 [s]."""
+
+DROPPED_EVERY_S = 1.0
+"""So often the page cache forgets the datasets, so that reads reach the disk [s]."""
+
+ENDING_S = 20.0
+READY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    at_s: float
+    act: Callable[[], object]
+
+
+class ReservationBed:
+    """One storage host with an agent, a controller, and jobs on a trainer host.
+
+    Use as a context manager. All that runs ends with the bed.
+    """
+
+    def __init__(self, twin: Twin) -> None:
+        self.twin = twin
+        self.token = new_token()
+        self._bed = Testbed(twin.bed())
+        self._jobs: dict[str, Popen[bytes]] = {}
+        self._traces: dict[str, list[Path]] = {name: [] for name in twin.jobs}
+        self._began_s = 0.0
+
+    def __enter__(self) -> ReservationBed:
+        self._bed.__enter__()
+        try:
+            hosts = self._bed.hosts
+            self.storage, self.trainer, self.head = (
+                hosts[name] for name in ("storage-1", "trainer-1", "head-1")
+            )
+            self.controller = f"http://{self.head.ip}:{PORT}"
+            self._decisions = self.head.directory / "decisions.jsonl"
+            self._store()
+            self.names = {self._job_id(name): name for name in self.twin.jobs}
+            self.agent = self._agent()
+        except BaseException:
+            self._bed.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bed.__exit__(None, None, None)
+
+    # A whole run
+
+    def run(self, *, static: bool) -> Recording:
+        """Play the scenario through under one policy and return what happened.
+
+        Raises:
+            RemoteError: a process ended by itself.
+            DeadlineError: one does not answer, or does not end.
+        """
+        governor = self.start_controller(static=static)
+        self.agent.start()
+        self.agent.wait_ready()
+        self._began_s = time.time() + BEGIN_S
+        for name in self.twin.jobs:
+            self.start_job(name)
+        with ExitStack() as lasting:
+            self._play(sorted(self._due(lasting), key=lambda due: due.at_s))
+        for name in self.twin.jobs:
+            self.stop_job(name)
+        end(governor)
+        self.agent.stop()
+        return self._recording()
+
+    def _play(self, due: list[_Due]) -> None:
+        disk = self.storage.disk
+        assert disk is not None
+        while (now_s := time.time() - self._began_s) < self.twin.duration_s:
+            while due and due[0].at_s <= now_s:
+                due.pop(0).act()
+            self._require_jobs()
+            disk.drop_cache()
+            soon_s = min([DROPPED_EVERY_S, *(one.at_s - now_s for one in due[:1])])
+            time.sleep(max(0.0, soon_s))
+
+    def _due(self, lasting: ExitStack) -> Iterator[_Due]:
+        twin = self.twin
+        for restart in twin.restarts:
+            yield _Due(restart.at_s, lambda restart=restart: self.restart(restart))  # type: ignore[misc]
+        for taken in twin.scans:
+            left = DiskLimits(read_bytes_per_s=round(twin.disk_bytes_per_s - taken.bytes_per_s))
+            yield from _while(taken, faults.disk_slowed(self.storage, left), lasting)
+        for taken in twin.congestion:
+            mbit_per_s = (twin.link_bytes_per_s - taken.bytes_per_s) * 8 / 1e6
+            yield from _while(taken, faults.link_slowed(self.storage, mbit_per_s), lasting)
+
+    # Its parts
+
+    def start_controller(self, *, static: bool) -> Popen[bytes]:
+        """Start the controller and wait until it answers."""
+        ready = self.head.directory / "controller.ready"
+        ready.unlink(missing_ok=True)
+        needs = self.twin.needs()
+        plan = GovernorPlan(
+            listen=f"{self.head.ip}:{PORT}",
+            token=self.token,
+            decisions=str(self._decisions),
+            ready=str(ready),
+            journal=str(self.head.directory / f"journal-{'static' if static else 'ours'}.db"),
+            static={job: dict(needs[name]) for job, name in self.names.items()} if static else None,
+        )
+        process = _launch(self.head, "bench.reservation.governor", plan)
+        until(ready.exists, longest_s=READY_S, what="the controller on the bed does not answer")
+        return process
+
+    def start_job(self, name: str, *, asks_at_s: float | None = None) -> None:
+        """Start a job's process; it goes on where the job was."""
+        job, traces = self.twin.jobs[name], self._traces[name]
+        traces.append(self.trainer.directory / f"{name}-{len(traces)}.steps")
+        plan = TraineePlan(
+            url=str(self._folder(name)),
+            title=name,
+            batch_size=job.batch_size,
+            seed=seed_of(name),
+            queue_batches=job.queue_batches,
+            step_time_s=job.step_time_s,
+            asks_at_s=asks_at_s or self._began_s + job.initialise_s,
+            trace=str(traces[-1]),
+            state=str(self.trainer.directory / f"{name}.state"),
+            agents=(self.agent.address,),
+            controller=self.controller,
+            token=self.token,
+        )
+        log = self.trainer.directory / f"{name}.log"
+        self._jobs[name] = _launch(self.trainer, "bench.reservation.trainee", plan, log)
+
+    def stop_job(self, name: str) -> None:
+        """Let a job end where it is."""
+        end(self._jobs.pop(name))
+
+    def restart(self, restart: JobRestart) -> None:
+        """Let a job fail and start anew."""
+        asks_at_s = self._began_s + restart.at_s + self.twin.jobs[restart.job].initialise_s
+        self.stop_job(restart.job)
+        self.start_job(restart.job, asks_at_s=asks_at_s)
+
+    def steps(self, name: str) -> list[list[dict[str, Any]]]:
+        """Return a job's steps so far, by start."""
+        return [read_steps(file).to_pylist() for file in self._traces[name] if file.exists()]
+
+    def _require_jobs(self) -> None:
+        for name, process in self._jobs.items():
+            if process.poll() is not None:
+                log = (self.trainer.directory / f"{name}.log").read_text()[-2000:]
+                raise RuntimeError(f"job {name} ended by itself and said: {log}")
+
+    def _agent(self) -> AgentProcess:
+        twin = self.twin
+        options = ["--root", str(self.storage.directory), "--workers", "1"]
+        options += ["--tier", f"{DISK}={twin.disk_bytes_per_s / 1e6:g}MB/s"]
+        options += ["--tier", f"{LINK}={twin.link_bytes_per_s / 1e6:g}MB/s"]
+        options += ["--controller", self.controller, "--cpu-threshold", "1"]
+        return AgentProcess(
+            self.storage, storage=(), options=options, environment={TOKEN_VARIABLE: self.token}
+        )
+
+    # Data
+
+    def _folder(self, name: str) -> Path:
+        return self.storage.directory / name
+
+    def _store(self) -> None:
+        for name in self.twin.jobs:
+            folder = self._folder(name)
+            folder.mkdir()
+            _write_shard(folder / "shard.tar", sample_sizes(self.twin.dataset(name)).tolist())
+            storage = open_storage(str(folder))
+            build_index(storage).save(storage)
+            storage.close()
+
+    def _job_id(self, name: str) -> str:
+        job = self.twin.jobs[name]
+        with Loader(
+            str(self._folder(name)),
+            batch_size=job.batch_size,
+            seed=seed_of(name),
+            controller="",
+            workers=1,
+        ) as loader:
+            return loader.job.spec.id
+
+    # What happened
+
+    def _recording(self) -> Recording:
+        tape = Tape()
+        names = list(self.twin.jobs)
+        for number, name in enumerate(names):
+            for steps in self.steps(name):
+                for iteration, step in enumerate(steps):
+                    tape.add(self._row(number, iteration, step))
+        actions = list(self._actions())
+        return Recording(
+            jobs=tuple(names),
+            batch_samples=tuple(job.batch_size for job in self.twin.jobs.values()),
+            duration_s=self.twin.duration_s,
+            actions=tuple(one for one in actions if not isinstance(one[1], SetQuota)),
+            quota_changes=sum(isinstance(action, SetQuota) for _, action in actions),
+            read_bytes={},
+            lost_bytes=0.0,
+            queued_bytes=0.0,
+            **tape.columns(),
+        )
+
+    def _row(
+        self, job: int, iteration: int, step: dict[str, Any]
+    ) -> tuple[int, float, float, bool, float, int, int, float, float]:
+        wait_s, begin_s = step["wait_s"], step["begin_s"] - self._began_s
+        computed_s = max(step["step_s"] - wait_s, 0.0)
+        failed = wait_s > FAILED_S
+        return job, begin_s + wait_s, wait_s, failed, computed_s, iteration, 0, step["bytes_batch"], 0.0
+
+    def _actions(self) -> Iterator[tuple[float, Action]]:
+        for at_s, action in read_decisions(self._decisions):
+            named = replace(action, job=self.names.get(action.job, action.job))
+            yield at_s - self._began_s, named
+
+
+def end(process: Popen[bytes]) -> None:
+    """Ask a process to end, and see that it does."""
+    process.terminate()
+    try:
+        process.wait(ENDING_S)
+    except TimeoutExpired:
+        process.kill()
+        process.wait(ENDING_S)
+
+
+def _while(
+    taken: Taken, fault: AbstractContextManager[None], lasting: ExitStack
+) -> Iterator[_Due]:
+    """Yield the begin and the end of a fault, which ends with ``lasting`` at the latest."""
+    one = ExitStack()
+    lasting.push(one)
+    yield _Due(taken.at_s, lambda: one.enter_context(fault))
+    yield _Due(taken.until_s, one.close)
+
+
+def _launch(
+    host: Host, module: str, plan: msgspec.Struct, log: Path | None = None
+) -> Popen[bytes]:
+    argv = [sys.executable, "-m", module, msgspec.json.encode(plan).decode()]
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    return host.launch(argv, env={**os.environ, "PYTHONPATH": path}, log=log)
+
+
+def _write_shard(file: Path, sizes: Sequence[float]) -> None:
+    """Write a WebDataset shard of texts of these sizes."""
+    with tarfile.open(file, "w") as shard:
+        for number, size in enumerate(np.rint(sizes).astype(int).tolist()):
+            entry = tarfile.TarInfo(f"{number:06}.txt")
+            entry.size = size
+            shard.addfile(entry, io.BytesIO(b"h" * size))

@@ -1,0 +1,209 @@
+"""A scenario that exists twice: hosts, disks and real processes on one side, models on the other.
+
+Both are made from one file, so that what the simulator says can be held against what happens.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.media import TierName
+from headrace.sim.episode import MODES, CrossTraffic, Episode, Restart, Scan
+from headrace.sim.estate import Estate
+from headrace.sim.job import Dataset, SimulatedJob
+from headrace.sim.media import Network, SolidState, Spinning
+from headrace.sim.recording import Recording
+from headrace.sim.rivals.static import Needs
+from headrace.sim.strict import read_toml
+from testbed.disk_profiles import DiskSpec
+from testbed.scenario import HostGroup, Scenario
+
+DISK: TierName = "hdd"
+LINK: TierName = "link"
+
+STREAMS = 16
+"""Reads that an agent keeps under way for one job."""
+
+_COLD, _CONGESTED = MODES.index("cold-start"), MODES.index("congestion")
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One training job; its accelerator sleeps."""
+
+    batch_size: int
+    step_time_s: float
+    sample_bytes: float
+    """Mean stored size of a sample [bytes]."""
+    samples: int
+    size_spread: float = 0.6
+    """Standard deviation of the logarithm of a sample's size."""
+    queue_batches: int = 4
+    initialise_s: float = 4.0
+    """From its start until its first step asks for a batch [s]."""
+
+    @property
+    def needs_bytes_per_s(self) -> float:
+        """Mean need when it never waits [B/s]."""
+        return self.batch_size * self.sample_bytes / self.step_time_s
+
+
+class JobRestart(msgspec.Struct, frozen=True, kw_only=True):
+    """A job fails, and starts anew with nothing in its queue."""
+
+    job: str
+    at_s: float
+    label_iterations: int = 10
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """Others take a part of the disk, or of the link, for a while."""
+
+    at_s: float
+    until_s: float
+    bytes_per_s: float
+    """What they take [B/s]."""
+    label_after_s: float = 3.0
+
+
+class Twin(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it."""
+
+    title: str
+    duration_s: float
+    warm_s: float
+    """Iterations that begin earlier do not count [s]."""
+    disk_bytes_per_s: float
+    link_bytes_per_s: float
+    jobs: dict[str, Job]
+    restarts: list[JobRestart] = []
+    scans: list[Taken] = []
+    """Reads of others from the same disk; as nothing is cached, they congest it."""
+    congestion: list[Taken] = []
+    """Traffic of others on the storage host's link."""
+
+    def needs(self) -> Needs:
+        """Return what each job reads on average: what static quotas are set from [B/s]."""
+        return {
+            name: dict.fromkeys((DISK, LINK), job.needs_bytes_per_s)
+            for name, job in self.jobs.items()
+        }
+
+    def dataset(self, name: str) -> Dataset:
+        """Return the sizes of a job's samples, alike on both sides."""
+        job = self.jobs[name]
+        return Dataset(
+            samples=job.samples,
+            mean_bytes=job.sample_bytes,
+            spread=job.size_spread,
+            seed=seed_of(name),
+        )
+
+    # As hosts
+
+    def bed(self) -> Scenario:
+        """Return the emulated cluster: a storage host with the disk, trainers, a controller."""
+        limit = round(self.disk_bytes_per_s)
+        disk = DiskSpec(profile="custom", size_gb=3.0, read_bytes_per_s=limit)
+        rate = self.link_bytes_per_s * 8 / 1e6
+        return Scenario(
+            name="reservation",
+            hosts=(
+                HostGroup(role="storage", rate_mbit_per_s=rate, disk=disk),
+                HostGroup(role="trainer"),
+                HostGroup(role="trainer", name="head"),
+            ),
+        )
+
+    # As models
+
+    def estate(self) -> Estate:
+        """Return the simulated hardware."""
+        return Estate(
+            tiers={
+                "ssd": SolidState(),
+                DISK: Spinning(devices=1, bytes_per_s=self.disk_bytes_per_s, seek_s=0.0),
+                LINK: Network(bytes_per_s=self.link_bytes_per_s),
+            },
+            cache_bytes=0.0,
+        )
+
+    def simulated_jobs(self) -> Iterator[SimulatedJob]:
+        """Yield the simulated jobs."""
+        for name, job in self.jobs.items():
+            yield SimulatedJob(
+                name=name,
+                dataset=self.dataset(name),
+                batch_size=job.batch_size,
+                step_time_s=job.step_time_s,
+                step_jitter=0.0,
+                seed=seed_of(name),
+                queue_batches=job.queue_batches,
+                streams=STREAMS,
+                request_bytes=job.sample_bytes,
+                cached=False,
+                link=LINK,
+                initialise_s=job.initialise_s,
+            )
+
+    def episodes(self) -> Iterator[Episode]:
+        """Yield what goes wrong, as the simulator takes it."""
+        for restart in self.restarts:
+            yield Restart(
+                job=restart.job,
+                at_s=restart.at_s,
+                initialise_s=self.jobs[restart.job].initialise_s,
+                latency_factor=1.0,
+                cold_bytes=0.0,
+                label_iterations=restart.label_iterations,
+            )
+        for scan in self.scans:
+            yield Scan(
+                at_s=scan.at_s, until_s=scan.until_s, bytes_per_s=scan.bytes_per_s, cached=0.0
+            )
+        for other in self.congestion:
+            yield CrossTraffic(
+                link=LINK, at_s=other.at_s, until_s=other.until_s, bytes_per_s=other.bytes_per_s
+            )
+
+    # What is compared
+
+    def counted(self, recording: Recording) -> Recording:
+        """Return the iterations after the warm-up, labelled by the scenario alone."""
+        kept = np.flatnonzero(recording.begun_s - recording.wait_s >= self.warm_s)
+        columns = ("job", "begun_s", "wait_s", "failed", "step_s", "iteration", "nbytes")
+        rows = {name: getattr(recording, name)[kept] for name in (*columns, "hit_rate")}
+        return replace(recording, mode=self._labels(recording)[kept], **rows)
+
+    def _labels(self, recording: Recording) -> npt.NDArray[np.int32]:
+        """Return what was wrong in each iteration, as an index into ``MODES``."""
+        begun_s = recording.begun_s
+        modes = np.zeros(begun_s.size, dtype=np.int32)
+        for taken in (*self.scans, *self.congestion):
+            end_s = taken.until_s + taken.label_after_s
+            modes[(begun_s >= taken.at_s) & (begun_s < end_s)] = _CONGESTED
+        for restart in self.restarts:
+            own = recording.job == recording.jobs.index(restart.job)
+            early = recording.iteration < restart.label_iterations
+            modes[own & early & (begun_s >= restart.at_s)] = _COLD
+        return modes
+
+
+def load_twin(path: Path) -> Twin:
+    """Read a scenario.
+
+    Raises:
+        CallerError: the file is missing, no TOML, or has a key that is not known.
+    """
+    return read_toml(path, Twin)
+
+
+def seed_of(name: str) -> int:
+    """Return the seed of a job's order and sizes."""
+    return zlib.crc32(name.encode()) % 1000
