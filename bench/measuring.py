@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -39,14 +40,27 @@ class Options:
     json: Path | None
     """File for the report; in a directory it is called ``NAME.json``."""
 
+    switches: frozenset[str] = frozenset()
+    """Those of the benchmark's own that were given."""
 
-def options(arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line."""
+
+def options(
+    arguments: Sequence[str] | None = None, *, switches: Mapping[str, str] = MappingProxyType({})
+) -> Options:
+    """Read the command line.
+
+    Args:
+        arguments: The words; None: this program's.
+        switches: Name → what it does, of the benchmark's own.
+    """
     parser = argparse.ArgumentParser(prog=" ".join(program()))
     parser.add_argument("--quick", action="store_true", help="end within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
+    for name, does in switches.items():
+        parser.add_argument(f"--{name}", action="store_true", help=does)
     given = parser.parse_args(arguments)
-    return Options(quick=given.quick, json=given.json)
+    chosen = frozenset(name for name in switches if getattr(given, name))
+    return Options(quick=given.quick, json=given.json, switches=chosen)
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

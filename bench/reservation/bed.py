@@ -19,8 +19,9 @@ import numpy as np
 
 from bench.reservation.governor import PORT, GovernorPlan, read_decisions
 from bench.reservation.trainee import TraineePlan
-from bench.reservation.twin import DISK, LINK, JobRestart, Taken, Twin, seed_of
+from bench.reservation.twin import DISK, JobRestart, Taken, Twin, link_mbit_per_s, seed_of
 from headrace import Loader
+from headrace.core.errors import RemoteError
 from headrace.dataset.build import build_index
 from headrace.policy.reservation.events import Action, SetQuota
 from headrace.sim.job import sample_sizes
@@ -45,6 +46,9 @@ BEGIN_S = 2.0
 DROPPED_EVERY_S = 1.0
 """So often the page cache forgets the datasets, so that reads reach the disk [s]."""
 
+READ_AHEAD_KB = "64"
+"""Of the disk: with the testbed's 2048, random samples came at 0.6 of the rate."""
+
 ENDING_S = 20.0
 READY_S = 60.0
 
@@ -59,10 +63,15 @@ class ReservationBed:
     """One storage host with an agent, a controller, and jobs on a trainer host.
 
     Use as a context manager. All that runs ends with the bed.
+
+    Args:
+        twin: The scenario.
+        offers_bytes_per_s: What the agent says of its disk; None: all of it [B/s].
     """
 
-    def __init__(self, twin: Twin) -> None:
+    def __init__(self, twin: Twin, *, offers_bytes_per_s: float | None = None) -> None:
         self.twin = twin
+        self.offers_bytes_per_s = offers_bytes_per_s or twin.disk_bytes_per_s
         self.token = new_token()
         self._bed = Testbed(twin.bed())
         self._jobs: dict[str, Popen[bytes]] = {}
@@ -78,6 +87,7 @@ class ReservationBed:
             )
             self.controller = f"http://{self.head.ip}:{PORT}"
             self._decisions = self.head.directory / "decisions.jsonl"
+            self._read_what_is_asked_for()
             self._store()
             self.names = {self._job_id(name): name for name in self.twin.jobs}
             self.agent = self._agent()
@@ -99,18 +109,31 @@ class ReservationBed:
             DeadlineError: one does not answer, or does not end.
         """
         governor = self.start_controller(static=static)
+        self.begin()
+        with ExitStack() as lasting:
+            self._play(sorted(self._due(lasting), key=lambda due: due.at_s))
+        self.finish()
+        end(governor)
+        self.agent.stop()
+        return self._recording()
+
+    def begin(self) -> None:
+        """Start the agent, and all jobs; the controller runs already."""
         self.agent.start()
         self.agent.wait_ready()
         self._began_s = time.time() + BEGIN_S
         for name in self.twin.jobs:
             self.start_job(name)
-        with ExitStack() as lasting:
-            self._play(sorted(self._due(lasting), key=lambda due: due.at_s))
+
+    def finish(self) -> None:
+        """End all jobs.
+
+        Raises:
+            RemoteError: one has ended by itself before.
+        """
+        self._require_jobs()
         for name in self.twin.jobs:
             self.stop_job(name)
-        end(governor)
-        self.agent.stop()
-        return self._recording()
 
     def _play(self, due: list[_Due]) -> None:
         disk = self.storage.disk
@@ -131,7 +154,7 @@ class ReservationBed:
             left = DiskLimits(read_bytes_per_s=round(twin.disk_bytes_per_s - taken.bytes_per_s))
             yield from _while(taken, faults.disk_slowed(self.storage, left), lasting)
         for taken in twin.congestion:
-            mbit_per_s = (twin.link_bytes_per_s - taken.bytes_per_s) * 8 / 1e6
+            mbit_per_s = link_mbit_per_s(twin.link_bytes_per_s - taken.bytes_per_s)
             yield from _while(taken, faults.link_slowed(self.storage, mbit_per_s), lasting)
 
     # Its parts
@@ -192,19 +215,23 @@ class ReservationBed:
         for name, process in self._jobs.items():
             if process.poll() is not None:
                 log = (self.trainer.directory / f"{name}.log").read_text()[-2000:]
-                raise RuntimeError(f"job {name} ended by itself and said: {log}")
+                raise RemoteError(f"job {name} ended by itself and said: {log}")
 
     def _agent(self) -> AgentProcess:
-        twin = self.twin
         options = ["--root", str(self.storage.directory), "--workers", "1"]
-        options += ["--tier", f"{DISK}={twin.disk_bytes_per_s / 1e6:g}MB/s"]
-        options += ["--tier", f"{LINK}={twin.link_bytes_per_s / 1e6:g}MB/s"]
+        options += ["--tier", f"{DISK}={self.offers_bytes_per_s / 1e6:g}MB/s"]
         options += ["--controller", self.controller, "--cpu-threshold", "1"]
         return AgentProcess(
             self.storage, storage=(), options=options, environment={TOKEN_VARIABLE: self.token}
         )
 
     # Data
+
+    def _read_what_is_asked_for(self) -> None:
+        """Keep the kernel from reading on after a sample: others lie there, and it costs rate."""
+        disk = self.storage.disk
+        assert disk is not None
+        Path("/sys/dev/block", disk.device, "queue/read_ahead_kb").write_text(READ_AHEAD_KB)
 
     def _folder(self, name: str) -> Path:
         return self.storage.directory / name
@@ -248,6 +275,7 @@ class ReservationBed:
             read_bytes={},
             lost_bytes=0.0,
             queued_bytes=0.0,
+            bursts_late_s=(),
             **tape.columns(),
         )
 
@@ -257,7 +285,17 @@ class ReservationBed:
         wait_s, begin_s = step["wait_s"], step["begin_s"] - self._began_s
         computed_s = max(step["step_s"] - wait_s, 0.0)
         failed = wait_s > FAILED_S
-        return job, begin_s + wait_s, wait_s, failed, computed_s, iteration, 0, step["bytes_batch"], 0.0
+        return (
+            job,
+            begin_s + wait_s,
+            wait_s,
+            failed,
+            computed_s,
+            iteration,
+            0,
+            step["bytes_batch"],
+            0.0,
+        )
 
     def _actions(self) -> Iterator[tuple[float, Action]]:
         for at_s, action in read_decisions(self._decisions):
@@ -275,9 +313,7 @@ def end(process: Popen[bytes]) -> None:
         process.wait(ENDING_S)
 
 
-def _while(
-    taken: Taken, fault: AbstractContextManager[None], lasting: ExitStack
-) -> Iterator[_Due]:
+def _while(taken: Taken, fault: AbstractContextManager[None], lasting: ExitStack) -> Iterator[_Due]:
     """Yield the begin and the end of a fault, which ends with ``lasting`` at the latest."""
     one = ExitStack()
     lasting.push(one)
@@ -285,9 +321,7 @@ def _while(
     yield _Due(taken.until_s, one.close)
 
 
-def _launch(
-    host: Host, module: str, plan: msgspec.Struct, log: Path | None = None
-) -> Popen[bytes]:
+def _launch(host: Host, module: str, plan: msgspec.Struct, log: Path | None = None) -> Popen[bytes]:
     argv = [sys.executable, "-m", module, msgspec.json.encode(plan).decode()]
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     return host.launch(argv, env={**os.environ, "PYTHONPATH": path}, log=log)

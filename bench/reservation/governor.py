@@ -1,4 +1,4 @@
-"""A controller on the emulated cluster whose policy is chosen, and whose decisions are written down.
+"""A controller on the emulated cluster: its policy is chosen, what it decides is written down.
 
 Reports, orders and enforcement are those of ``headrace controller``; only who decides differs.
 """

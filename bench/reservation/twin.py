@@ -28,8 +28,17 @@ from testbed.scenario import HostGroup, Scenario
 DISK: TierName = "hdd"
 LINK: TierName = "link"
 
+PAYLOAD = 0.96
+"""Part of a link's rate that is left for payload (measured: 48 MB/s of 400 Mbit/s)."""
+
 STREAMS = 16
 """Reads that an agent keeps under way for one job."""
+
+STARTING_S = 2.0
+"""From the end of a job's process until a new one has made its Loader [s], measured."""
+
+SHORT_S = 22.0
+"""Length of a shortened scenario; both policies then take less than a minute [s]."""
 
 _COLD, _CONGESTED = MODES.index("cold-start"), MODES.index("congestion")
 
@@ -42,11 +51,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     sample_bytes: float
     """Mean stored size of a sample [bytes]."""
     samples: int
-    size_spread: float = 0.6
+    size_spread: float = 1.0
     """Standard deviation of the logarithm of a sample's size."""
-    queue_batches: int = 4
-    initialise_s: float = 4.0
-    """From its start until its first step asks for a batch [s]."""
+    queue_batches: int = 2
+    initialise_s: float = STARTING_S + 0.2
+    """From the start of its process until its first step asks for a batch [s]."""
 
     @property
     def needs_bytes_per_s(self) -> float:
@@ -90,10 +99,7 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     def needs(self) -> Needs:
         """Return what each job reads on average: what static quotas are set from [B/s]."""
-        return {
-            name: dict.fromkeys((DISK, LINK), job.needs_bytes_per_s)
-            for name, job in self.jobs.items()
-        }
+        return {name: {DISK: job.needs_bytes_per_s} for name, job in self.jobs.items()}
 
     def dataset(self, name: str) -> Dataset:
         """Return the sizes of a job's samples, alike on both sides."""
@@ -111,7 +117,7 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
         """Return the emulated cluster: a storage host with the disk, trainers, a controller."""
         limit = round(self.disk_bytes_per_s)
         disk = DiskSpec(profile="custom", size_gb=3.0, read_bytes_per_s=limit)
-        rate = self.link_bytes_per_s * 8 / 1e6
+        rate = link_mbit_per_s(self.link_bytes_per_s)
         return Scenario(
             name="reservation",
             hosts=(
@@ -149,7 +155,7 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
                 request_bytes=job.sample_bytes,
                 cached=False,
                 link=LINK,
-                initialise_s=job.initialise_s,
+                initialise_s=job.initialise_s - STARTING_S,
             )
 
     def episodes(self) -> Iterator[Episode]:
@@ -157,8 +163,8 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
         for restart in self.restarts:
             yield Restart(
                 job=restart.job,
-                at_s=restart.at_s,
-                initialise_s=self.jobs[restart.job].initialise_s,
+                at_s=restart.at_s + STARTING_S,
+                initialise_s=self.jobs[restart.job].initialise_s - STARTING_S,
                 latency_factor=1.0,
                 cold_bytes=0.0,
                 label_iterations=restart.label_iterations,
@@ -175,11 +181,12 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     # What is compared
 
     def counted(self, recording: Recording) -> Recording:
-        """Return the iterations after the warm-up, labelled by the scenario alone."""
+        """Return what came after the warm-up, labelled by the scenario alone."""
         kept = np.flatnonzero(recording.begun_s - recording.wait_s >= self.warm_s)
         columns = ("job", "begun_s", "wait_s", "failed", "step_s", "iteration", "nbytes")
         rows = {name: getattr(recording, name)[kept] for name in (*columns, "hit_rate")}
-        return replace(recording, mode=self._labels(recording)[kept], **rows)
+        said = tuple(one for one in recording.actions if one[0] >= self.warm_s)
+        return replace(recording, mode=self._labels(recording)[kept], actions=said, **rows)
 
     def _labels(self, recording: Recording) -> npt.NDArray[np.int32]:
         """Return what was wrong in each iteration, as an index into ``MODES``."""
@@ -202,6 +209,16 @@ def load_twin(path: Path) -> Twin:
         CallerError: the file is missing, no TOML, or has a key that is not known.
     """
     return read_toml(path, Twin)
+
+
+def shortened(twin: Twin) -> Twin:
+    """Return the scenario until its first restart is over: for a look, not for figures."""
+    return msgspec.structs.replace(twin, duration_s=SHORT_S, restarts=twin.restarts[:1])
+
+
+def link_mbit_per_s(bytes_per_s: float) -> float:
+    """Return the rate of a link that carries so much payload."""
+    return bytes_per_s * 8 / 1e6 / PAYLOAD
 
 
 def seed_of(name: str) -> int:
