@@ -27,7 +27,7 @@ QUICK_DAYS = 0.1
 QUICK = (BASELINE, "published", OURS, BOUND)
 
 
-SWITCHES = {"testbed": "compare the simulator with real processes (5 minutes, root)"}
+SWITCHES = {"testbed": "compare the simulator with real processes (6 minutes, root)"}
 
 
 def main(given: Options) -> None:

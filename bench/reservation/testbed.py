@@ -85,7 +85,8 @@ def simulated(twin: Twin) -> Both:
 def report_of(twin: Twin, real: Both, model: Both) -> Report:
     """Return the report: ratios of the cluster, and how far the simulated ones are from them."""
     found, foretold = ratios(real), ratios(model)
-    errors = {name: foretold[name] / value - 1.0 for name, value in found.items() if value > 0}
+    known = [name for name, value in found.items() if value > 0 and name in foretold]
+    errors = {name: foretold[name] / found[name] - 1.0 for name in known}
     return Report(
         name="reservation-testbed",
         settings={"scenario": msgspec.to_builtins(twin)},

@@ -37,7 +37,7 @@ STREAMS = 16
 STARTING_S = 2.0
 """From the end of a job's process until a new one has made its Loader [s], measured."""
 
-SHORT_S = 22.0
+SHORT_S = 18.0
 """Length of a shortened scenario; both policies then take less than a minute [s]."""
 
 _COLD, _CONGESTED = MODES.index("cold-start"), MODES.index("congestion")
@@ -212,8 +212,11 @@ def load_twin(path: Path) -> Twin:
 
 
 def shortened(twin: Twin) -> Twin:
-    """Return the scenario until its first restart is over: for a look, not for figures."""
-    return msgspec.structs.replace(twin, duration_s=SHORT_S, restarts=twin.restarts[:1])
+    """Return a scenario with one restart and nothing else: for a look, not for figures."""
+    early = msgspec.structs.replace(twin.restarts[0], at_s=SHORT_S / 2)
+    return msgspec.structs.replace(
+        twin, duration_s=SHORT_S, warm_s=SHORT_S / 3, restarts=[early], scans=[], congestion=[]
+    )
 
 
 def link_mbit_per_s(bytes_per_s: float) -> float:
