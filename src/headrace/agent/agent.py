@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import msgspec
-import uvloop
 
 from headrace.agent.config import AgentConfig
 from headrace.agent.controlling import Controlling, HostLoad
@@ -21,8 +19,8 @@ from headrace.agent.guarding import CpuWatch
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
 from headrace.agent.storages import warn_of_unreachable
-from headrace.core.errors import HeadraceError
 from headrace.wire.connection import Connection
+from headrace.wire.daemon import run_daemon, serve
 from headrace.wire.listening import (
     Listen,
     TlsFiles,
@@ -30,12 +28,11 @@ from headrace.wire.listening import (
     close_socket,
     open_socket,
 )
-from headrace.wire.server import Server, wait_started
+from headrace.wire.server import Server
 
 log = logging.getLogger("headrace.agent")
 
 HOUSEKEEPING_S = 10.0
-PARENT_PERIOD_S = 0.5
 
 
 class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,37 +113,25 @@ class Agent:
             parent: Process id to end with; None: run on without it.
         """
         app = self._service.app()
-        servers = [Server(app, tls) for _, tls in self._servers]
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+        servers = [(Server(app, tls), sock) for sock, tls in self._servers]
+        background = [
+            self.engine.pool.run(),
+            self._watch.run(),
+            self._service.run(),
+            self._keep_house(),
+            self._reordering.run(),
+            warn_of_unreachable(self.config.storages),
+        ]
+        if self._controlling is not None:
+            background.append(self._controlling.run())
         try:
-            async with asyncio.TaskGroup() as group:
-                serving = [
-                    group.create_task(server.serve(sockets=[sock]))
-                    for server, (sock, _) in zip(servers, self._servers, strict=True)
-                ]
-                background = [
-                    group.create_task(self.engine.pool.run()),
-                    group.create_task(self._watch.run()),
-                    group.create_task(self._service.run()),
-                    group.create_task(self._keep_house()),
-                    group.create_task(self._reordering.run()),
-                    group.create_task(warn_of_unreachable(self.config.storages)),
-                    group.create_task(self._follow(parent)),
-                ]
-                if self._controlling is not None:
-                    background.append(group.create_task(self._controlling.run()))
-                await wait_started(servers)
-                try:
-                    on_ready(self.ready_message())
-                    await self._stop.wait()
-                finally:
-                    for server in servers:
-                        server.end()
-                    await asyncio.wait(serving)
-                    for task in background:
-                        task.cancel()
+            await serve(
+                servers,
+                background,
+                stop=self._stop,
+                on_ready=lambda: on_ready(self.ready_message()),
+                parent=parent,
+            )
         finally:
             self._service.close()
             self.engine.close()
@@ -211,17 +196,6 @@ class Agent:
             await asyncio.sleep(HOUSEKEEPING_S)
             self.engine.tidy()
 
-    async def _follow(self, parent: int | None) -> None:
-        """Stop when ``parent`` ends.
-
-        Looked at, not signalled: the kernel's parent-death signal already comes when the
-        *thread* ends that started this process.
-        """
-        while parent is not None:
-            if os.getppid() != parent:
-                self.stop()
-            await asyncio.sleep(PARENT_PERIOD_S)
-
 
 def run_agent(
     config: AgentConfig,
@@ -234,19 +208,10 @@ def run_agent(
     Raises:
         HeadraceError: it cannot listen, or ``on_ready`` raised this.
     """
-    parent = os.getppid()
-
-    async def run() -> None:
-        await Agent(config).run(on_ready, parent=parent if exit_with_parent else None)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        try:
-            runner.run(run())
-        except ExceptionGroup as group:
-            for error in group.exceptions:
-                if isinstance(error, HeadraceError):  # what went wrong at the start
-                    raise error from None
-            raise
+    run_daemon(
+        lambda parent: Agent(config).run(on_ready, parent=parent),
+        exit_with_parent=exit_with_parent,
+    )
 
 
 def _listen(

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 
 import msgspec
-import uvloop
 
 from headrace.controller.config import ControllerConfig
 from headrace.controller.journal import Journal
 from headrace.controller.service import Service
 from headrace.controller.steward import Steward
-from headrace.core.errors import HeadraceError
+from headrace.wire.daemon import run_daemon, serve
 from headrace.wire.listening import address_of, close_socket, open_socket
-from headrace.wire.server import Server, wait_started
-
-PARENT_PERIOD_S = 0.5
+from headrace.wire.server import Server
 
 _FIRST_LOOK = 20_000
 """Objects more than were freed, before the newest are looked at (Python: 700)."""
@@ -90,25 +86,14 @@ class Controller:
         config = self.config
         service = Service(self.steward, token=config.token, open_metrics=config.open_metrics)
         server = Server(service.app(), config.tls)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
         try:
-            async with asyncio.TaskGroup() as group:
-                serving = group.create_task(server.serve(sockets=[self._socket]))
-                background = [
-                    group.create_task(self._keep_time()),
-                    group.create_task(self._follow(parent)),
-                ]
-                await wait_started([server])
-                try:
-                    on_ready(self.ready_message())
-                    await self._stop.wait()
-                finally:
-                    server.end()
-                    await asyncio.wait([serving])
-                    for task in background:
-                        task.cancel()
+            await serve(
+                [(server, self._socket)],
+                [self._keep_time()],
+                stop=self._stop,
+                on_ready=lambda: on_ready(self.ready_message()),
+                parent=parent,
+            )
         finally:
             self._opened.close()
 
@@ -116,13 +101,6 @@ class Controller:
         while True:
             await asyncio.sleep(self.config.tick_s)
             self.steward.tick()
-
-    async def _follow(self, parent: int | None) -> None:
-        """Stop when ``parent`` ends."""
-        while parent is not None:
-            if os.getppid() != parent:
-                self.stop()
-            await asyncio.sleep(PARENT_PERIOD_S)
 
 
 def run_controller(
@@ -136,20 +114,11 @@ def run_controller(
     Raises:
         HeadraceError: it cannot listen, or ``on_ready`` raised this.
     """
-    parent = os.getppid()
     _spare_collections()
-
-    async def run() -> None:
-        await Controller(config).run(on_ready, parent=parent if exit_with_parent else None)
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        try:
-            runner.run(run())
-        except ExceptionGroup as group:
-            for error in group.exceptions:
-                if isinstance(error, HeadraceError):  # what went wrong at the start
-                    raise error from None
-            raise
+    run_daemon(
+        lambda parent: Controller(config).run(on_ready, parent=parent),
+        exit_with_parent=exit_with_parent,
+    )
 
 
 def _spare_collections() -> None:
