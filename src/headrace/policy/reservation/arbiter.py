@@ -64,9 +64,6 @@ class Arbiter:
         self._bursts = Bursts(self._limits.bursts)
         self._is_due = False
         self._is_urgent = False
-        self._asks_again = False
-        """A loan ended of a job that is still in need: were it to wait for the next round, those
-        who report right after one would be without a loan for longer than those right before."""
         self._divided_at = -_NEVER
         self._next_expiry = _NEVER
 
@@ -131,7 +128,7 @@ class Arbiter:
     def _is_time(self, now: float) -> bool:
         """Return whether quotas are divided now: at once when something is urgent, or in turn."""
         in_turn = self._is_due and now >= self._divided_at + self._limits.round_s
-        return self._is_urgent or self._asks_again or in_turn
+        return self._is_urgent or in_turn
 
     def _moves_by_itself(self) -> bool:
         """Return whether needs change although nobody says anything."""
@@ -148,7 +145,9 @@ class Arbiter:
             if tier.pool.held(account.job):
                 ended = self._end_loan_in_time(tier, account, now)
                 actions += ended
-                self._asks_again |= bool(ended) and account.score < self._limits.lend_below
+                # Were it to wait for the next round, those who report right after one would be
+                # without a loan for longer than those right before.
+                self._is_urgent |= bool(ended) and account.score < self._limits.lend_below
         self._is_due = self._is_due or bool(actions) or self._is_news(account)
         return actions
 
@@ -262,7 +261,7 @@ class Arbiter:
             tier.is_congested = any(
                 account.blames(tier.name) for account in self._accounts.values()
             )
-        self._is_due = self._is_urgent = self._asks_again = False
+        self._is_due = self._is_urgent = False
         self._divided_at = now
         accounts = list(self._accounts.values())
         bursts = [burst for burst in self._bursts.ordered() if burst.tier in self._tiers]

@@ -185,10 +185,6 @@ class Foresight:
             reason=f"needs {must:.4g} B/s for its next {len(sizes)} batches",
         )
 
-    def empties_in_s(self, rate: float, now: float) -> float:
-        """Return when the queue runs empty at a rate; infinite if it does not [s]."""
-        return empties_in(self._sizes(), rate=rate, first_s=self._first_s(now), step_s=self._step_s)
-
     def _first_s(self, now: float) -> float:
         """Return the time until a batch is asked for that is not ready [s]."""
         if not self._began:

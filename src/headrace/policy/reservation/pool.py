@@ -156,11 +156,6 @@ class ElasticPool:
         """Open loans, oldest first."""
         return tuple(self._loans.values())
 
-    @property
-    def waiting(self) -> Sequence[str]:
-        """Jobs that asked and have nothing, in no order."""
-        return tuple(self._arrivals)
-
     def held(self, job: str) -> float:
         """Return what a job has borrowed [B/s]."""
         loan = self._loans.get(job)
