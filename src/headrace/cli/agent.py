@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import UnionType
@@ -14,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import msgspec
 
+from headrace.cli.daemon import announce_address, read_toml, tls_files
 from headrace.cli.sizes import ByteSize
 from headrace.cli.tiers import FORM, TierForm
-from headrace.core.errors import ConfigError, NotFoundError
+from headrace.core.errors import ConfigError
 from headrace.core.keys import key_hint
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
     if path is None:
         return
     known = [field.name.replace("_", "-") for field in fields(Given)]
-    values = _read_toml(path)
+    values = read_toml(path)
     for key, value in values.items():
         if key not in known:
             raise ConfigError(f"{path}: unknown key {key!r}; {key_hint(key, known)}")
@@ -282,7 +281,7 @@ def _config(options: Given) -> AgentConfig:
         controller=_controller(options, token),
         listen=Listen.parse(options.listen),
         unix_path=options.unix.absolute() if options.unix else None,
-        tls=_tls(options),
+        tls=tls_files(options.tls_cert, options.tls_key),
         memory_bytes=options.memory,
         worker_memory_bytes=options.worker_memory,
         task_s=options.task_seconds,
@@ -315,16 +314,6 @@ def _controller(options: Given, token: str) -> Endpoint | None:
     return controller_at(options.controller, token, ca_file)
 
 
-def _tls(options: Given) -> Any:
-    from headrace.wire.listening import TlsFiles
-
-    if options.tls_cert is None and options.tls_key is None:
-        return None
-    if options.tls_cert is None or options.tls_key is None:
-        raise ConfigError("TLS needs both --tls-cert and --tls-key; give the other one too")
-    return TlsFiles(cert=options.tls_cert, key=options.tls_key)
-
-
 def _announcer(options: Given) -> Callable[[ReadyMessage], None]:
     def announce(message: ReadyMessage) -> None:
         socket = f"unix:{message.unix_socket}"
@@ -332,30 +321,7 @@ def _announcer(options: Given) -> Callable[[ReadyMessage], None]:
         click.echo(f"headrace agent {message.name} answers at {message.address}{also}", err=True)
         if options.storage:
             click.echo(f"headrace: it runs beside {', '.join(message.hosts)}", err=True)
-        try:
-            _tell_starter(options, msgspec.json.encode(message) + b"\n")
-        except OSError as error:
-            raise ConfigError(
-                f"the address cannot be told as --ready-file or --ready-fd ask: {error}"
-            ) from error
+        text = msgspec.json.encode(message) + b"\n"
+        announce_address(text, file=options.ready_file, descriptor=options.ready_fd)
 
     return announce
-
-
-def _tell_starter(options: Given, text: bytes) -> None:
-    if options.ready_file is not None:
-        aside = options.ready_file.with_name(f".{options.ready_file.name}.part")
-        aside.write_bytes(text)
-        aside.replace(options.ready_file)
-    if options.ready_fd is not None:
-        with os.fdopen(options.ready_fd, "wb") as pipe:
-            pipe.write(text)
-
-
-def _read_toml(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise NotFoundError(f"no configuration file at {path}") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read as TOML: {error}") from error

@@ -14,9 +14,7 @@ import msgspec
 from headrace.core.errors import ConfigError, ProtocolError
 from headrace.wire.auth import load_token
 from headrace.wire.connection import Connection
-from headrace.wire.endpoint import Endpoint
-
-CONTROLLER_VARIABLE = "HEADRACE_CONTROLLER"
+from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
 
 MOST_BYTES = 256 << 20
 """Longest answer: an estate of many thousand jobs [bytes]."""

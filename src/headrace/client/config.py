@@ -14,7 +14,7 @@ from headrace.client.registry import FileRegistry, FixedRegistry, Registry, is_r
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
 from headrace.transform.pipeline import Pipeline
-from headrace.wire.endpoint import Endpoint
+from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
 
 OnCorrupt = Literal["substitute", "drop-from-batch", "raise"]
 
@@ -52,9 +52,6 @@ _KIND_NAMES = {
 
 TOKEN_VARIABLE = "HEADRACE_TOKEN"
 """Environment variable that the agents' token is read from when none is given."""
-
-CONTROLLER_VARIABLE = "HEADRACE_CONTROLLER"
-"""Environment variable that the controller's address is read from when none is given."""
 
 CONNECT_S = 1.0
 ANSWER_S = 2.0

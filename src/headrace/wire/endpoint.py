@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 
 from headrace.core.errors import ConfigError
 
+CONTROLLER_VARIABLE = "HEADRACE_CONTROLLER"
+"""Environment variable that holds the controller's address where none is given."""
+
 _SCHEMES = "http://HOST:PORT, https://HOST:PORT or unix:/PATH"
 
 
