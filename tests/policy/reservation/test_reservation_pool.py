@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from headrace.core.errors import ConfigError
@@ -90,6 +90,16 @@ def test_while_others_wait_nobody_holds_more_than_a_fair_part() -> None:
     assert [entry.loan.job for entry in ended] == ["liar"]
     assert "fair part" in ended[0].reason
     assert lent(loans) == {"b": 50, "liar": 50}
+
+
+def test_a_holder_whose_loan_ends_for_others_keeps_its_own_fair_part() -> None:
+    tested = pool()
+    liar, b, c = ask("liar", 1e9, score=0), ask("b", 90), ask("c", 90)
+    for asks in ([liar], [liar, b], [liar, b, c]):
+        tested.settle(asks, 0.0)
+    assert {job: tested.held(job) for job in ("liar", "b", "c")} == pytest.approx(
+        {"liar": POOL / 3, "b": POOL / 3, "c": POOL / 3}
+    )
 
 
 def test_what_fair_parts_leave_over_goes_to_those_that_asked_for_more() -> None:
@@ -193,6 +203,25 @@ def test_a_liar_gets_no_more_than_a_fair_part_and_what_others_leave(
     fair = POOL / (len(asked) + 1)
     lacking = sum(min(nbytes, fair) - tested.held(f"j{k}") for k, nbytes in enumerate(asked))
     assert lacking <= 1e-6
+
+
+@seed(17)
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    st.lists(st.floats(POOL, 1e12), min_size=32, max_size=32),
+)
+def test_in_whatever_order_jobs_come_each_holds_its_fair_part_at_once(
+    arrivals: list[int], asked: list[float]
+) -> None:
+    tested = pool()
+    count = 0
+    for more in arrivals:
+        count += more
+        tested.settle([ask(f"j{k}", asked[k]) for k in range(count)], 0.0)
+        held = [tested.held(f"j{k}") for k in range(count)]
+        # Loans a thousandth above the fair part are left alone; all newcomers share that.
+        assert min(held) >= POOL / count * (1.0 - 0.001 * count)
 
 
 @given(st.floats(0, 100), st.floats(0, 100), st.floats(1, 500))

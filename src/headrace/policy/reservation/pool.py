@@ -228,7 +228,10 @@ class ElasticPool:
     def _end_beyond(
         self, fair: float, queue: Sequence[Ask], holders: dict[str, Ask], now: float
     ) -> list[LedgerEntry]:
-        """End loans beyond the fair part, largest first, until the waiting find theirs free."""
+        """End loans beyond the fair part, largest first, until the waiting find theirs free.
+
+        A holder whose loan ends waits too, so others' loans may have to end for its fair part.
+        """
         wanted = sum(min(ask.bytes_per_s, fair) for ask in queue)
         ended: list[LedgerEntry] = []
         for loan in sorted(self._loans.values(), key=lambda o: (-o.bytes_per_s, o.loan)):
@@ -239,6 +242,7 @@ class ElasticPool:
             reason = f"{len(queue)} jobs wait and the fair part is {fair:.4g} B/s now"
             entry = self.end(loan.job, now=now, iteration=iteration, reason=reason)
             ended += [entry] if entry else []
+            wanted += min(asking.bytes_per_s, fair) if asking else 0.0
         return ended
 
     def _amounts(self, queue: Sequence[Ask], fair: float) -> list[float]:
