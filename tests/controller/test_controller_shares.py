@@ -48,6 +48,18 @@ def test_a_silent_agents_part_goes_to_the_others_and_its_tier_is_not_counted_on(
     assert tiers["hdd"].bytes_per_s == 800 * MB
 
 
+def test_an_agent_that_is_heard_again_is_told_its_quotas_at_once(desk: Desk) -> None:
+    only = FakeAgent(desk, "n0")
+    only.announce()
+    join(desk, "a")
+    for iteration in range(30):
+        desk.steward.take_health("a", health(iteration))
+        desk.advance(1.0)
+    assert desk.steward.agents["n0"].silent
+    orders = only.report({"a": 50 * MB})
+    assert 50 * MB <= orders.quotas["a"]["hdd"] <= 400 * MB
+
+
 def test_an_agent_that_leaves_is_not_counted_on_at_once(desk: Desk) -> None:
     FakeAgent(desk, "n0").announce()
     FakeAgent(desk, "n1").announce()

@@ -204,6 +204,7 @@ class Steward:
         agent = self.agents.take(name, report, self.clock.now())
         if was_silent:
             self._tell_tiers()
+            self._divide()
         return self._orders(agent)
 
     def end_agent(self, name: str) -> None:
