@@ -186,20 +186,20 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
         columns = ("job", "begun_s", "wait_s", "failed", "step_s", "iteration", "nbytes")
         rows = {name: getattr(recording, name)[kept] for name in (*columns, "hit_rate")}
         said = tuple(one for one in recording.actions if one[0] >= self.warm_s)
-        return replace(recording, mode=self._labels(recording)[kept], actions=said, **rows)
+        return replace(recording, truths=self._labels(recording)[kept], actions=said, **rows)
 
     def _labels(self, recording: Recording) -> npt.NDArray[np.int32]:
-        """Return what was wrong in each iteration, as an index into ``MODES``."""
+        """Return what was wrong in each iteration: bit ``1 << index`` for each of ``MODES``."""
         begun_s = recording.begun_s
-        modes = np.zeros(begun_s.size, dtype=np.int32)
+        truths = np.zeros(begun_s.size, dtype=np.int32)
         for taken in (*self.scans, *self.congestion):
             end_s = taken.until_s + taken.label_after_s
-            modes[(begun_s >= taken.at_s) & (begun_s < end_s)] = _CONGESTED
+            truths[(begun_s >= taken.at_s) & (begun_s < end_s)] |= 1 << _CONGESTED
         for restart in self.restarts:
             own = recording.job == recording.jobs.index(restart.job)
             early = recording.iteration < restart.label_iterations
-            modes[own & early & (begun_s >= restart.at_s)] = _COLD
-        return modes
+            truths[own & early & (begun_s >= restart.at_s)] |= 1 << _COLD
+        return truths
 
 
 def load_twin(path: Path) -> Twin:

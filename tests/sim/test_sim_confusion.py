@@ -60,6 +60,22 @@ def test_a_statement_holds_until_the_end_of_the_run() -> None:
     )
 
 
+def test_where_two_things_are_wrong_each_is_right_to_name() -> None:
+    both = [_episode("congestion", 100, 200), _episode("thrash", 150, 300)]
+    found = _found(both, _said((150, "thrash"), (250, "none")))
+    assert found.counts["congestion"]["congestion"] == found.counts["thrash"]["thrash"] == 1
+    apart = [_episode("congestion", 100, 200), _episode("thrash", 600, 700)]
+    found = _found(apart, _said((150, "thrash"), (250, "none"), (600, "thrash")))
+    assert found.counts["congestion"]["thrash"] == found.counts["thrash"]["thrash"] == 1
+
+
+def test_what_is_said_before_all_have_settled_is_no_false_alarm() -> None:
+    said = _said((10, "cold-start"), (20, "none"), (60, "thrash"), (70, "none"))
+    found = confusion([], said, from_s=50.0, until_s=1000.0)
+    assert found.counts["none"]["cold-start"] == 0
+    assert found.counts["none"]["thrash"] == 1
+
+
 def test_jobs_are_not_mixed_up() -> None:
     other = Statement(job="b", mode="thrash", at_s=110)
     found = _found([_episode("thrash", 100, 200)], [other])

@@ -24,7 +24,7 @@ def _recording(**changes: Any) -> Recording:
         "failed": np.array([False, False, False, True]),
         "step_s": np.full(4, 2.0),
         "iteration": np.array([0, 0, 1, 1], dtype=np.int32),
-        "mode": np.array([0, 0, 0, 1], dtype=np.int8),
+        "truths": np.array([0, 0, 0, 1 << 1], dtype=np.int32),
         "nbytes": np.full(4, 100.0),
         "hit_rate": np.ones(4),
         "actions": (),
@@ -76,8 +76,8 @@ def test_regret_is_what_the_worst_off_job_lacks_of_its_due() -> None:
 def test_a_run_in_which_nothing_began_has_figures_too() -> None:
     empty = {
         name: getattr(_recording(), name)[:0]
-        for name in ("job", "begun_s", "wait_s", "failed", "step_s", "iteration", "mode", "nbytes",
-                     "hit_rate")
+        for name in ("job", "begun_s", "wait_s", "failed", "step_s", "iteration", "truths",
+                     "nbytes", "hit_rate")
     }  # fmt: skip
     found = figures_of(_recording(**empty))
     assert (found.iterations, found.idle_wait_s, found.idle_share) == (0, 0.0, 0.0)

@@ -35,7 +35,11 @@ def mishaps(*episodes):
 
 
 def modes(what, now, *, iteration=100):
-    return tuple(MODES[what.mode(job, iteration, now)] for job in range(2))
+    return tuple(named(what.truths(job, iteration, now)) for job in range(2))
+
+
+def named(truths):
+    return "+".join(mode for n, mode in enumerate(MODES) if truths & 1 << n) or "none"
 
 
 def test_cross_traffic_takes_of_its_link_and_is_the_truth_for_jobs_behind_it():
@@ -68,6 +72,15 @@ def test_episodes_at_one_time_add_up_and_always_leave_something():
     flood = mishaps(*loads, *loads)
     flood.due(0.0)
     assert flood.capacity[CORES] == pytest.approx(LEAST_LEFT * 100.0)
+
+
+def test_of_one_iteration_several_things_can_be_true():
+    scan = Scan(at_s=0, until_s=20, bytes_per_s=1e8)
+    what = mishaps(scan, CpuContention(at_s=0, until_s=9, cores=40.0))
+    what.due(0.0)
+    what.started(0, Restart(job="near", at_s=0, label_iterations=3))
+    assert modes(what, 1.0, iteration=2)[0] == "cold-start+thrash+transform-bound"
+    assert modes(what, 10.0)[0] == "thrash"
 
 
 def test_a_restart_befalls_its_job_once_and_its_first_iterations_are_cold():

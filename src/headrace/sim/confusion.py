@@ -1,8 +1,9 @@
 """How often a diagnosis names what was really wrong: labelled episodes against what was said.
 
 An episode counts once, whatever its length: as the cause that was named longest while it
-lasted. One that never left its job short of data asks for no diagnosis and is not counted,
-unless a cause was named. A cause named where nothing was wrong is a false alarm.
+lasted. Where several things are wrong with a job at once, each is right to name. An episode that
+never left its job short of data asks for no diagnosis and is not counted, unless a cause was
+named. A cause named where nothing was wrong is a false alarm.
 """
 
 from __future__ import annotations
@@ -59,30 +60,42 @@ class Confusion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def confusion(
-    episodes: Iterable[Stretch], statements: Iterable[Statement], *, until_s: float
+    episodes: Iterable[Stretch],
+    statements: Iterable[Statement],
+    *,
+    from_s: float = 0.0,
+    until_s: float,
 ) -> Confusion:
     """Compare what was wrong with what was said to be wrong.
 
     Args:
         episodes: What was injected; episodes of one job may overlap.
         statements: In order of time for each job.
+        from_s: What was said before is not counted [s].
         until_s: End of the run [s].
     """
     spells = _spells(statements, until_s)
+    injected = _by_job(episodes)
     counts: Counter[tuple[str, str]] = Counter()
-    used: set[int] = set()
-    for episode in episodes:
-        near = _overlapping(spells.get(episode.job, ()), episode)
-        said = _longest(near, episode)
-        if episode.hurt or said != "none":
-            counts[episode.mode, said] += 1
-        used.update(id(spell) for spell in near)
-    for spell in (spell for found in spells.values() for spell in found):
-        if id(spell) not in used:
-            counts["none", spell.mode] += 1
+    for job in sorted(spells.keys() | injected.keys()):
+        said, true = spells.get(job, []), injected.get(job, [])
+        for episode in true:
+            named = _longest(said, episode, true)
+            if episode.hurt or named != "none":
+                counts[episode.mode, named] += 1
+        for spell in said:
+            if spell.begin_s >= from_s and not any(_common_s(spell, one) > 0 for one in true):
+                counts["none", spell.mode] += 1
     scores: dict[str, ModeScore] = {}
     scores |= {mode: _score(mode, counts) for mode in MODES if mode != "none"}
     return Confusion(counts=_nested(counts), scores=scores)
+
+
+def _by_job(episodes: Iterable[Stretch]) -> dict[str, list[Stretch]]:
+    found: dict[str, list[Stretch]] = {}
+    for episode in episodes:
+        found.setdefault(episode.job, []).append(episode)
+    return found
 
 
 def _spells(statements: Iterable[Statement], until_s: float) -> dict[str, list[Stretch]]:
@@ -106,20 +119,27 @@ def _spell(said: Statement, end_s: float) -> Stretch:
     return Stretch(job=said.job, mode=said.mode, begin_s=said.at_s, end_s=end_s)
 
 
-def _overlapping(spells: Sequence[Stretch], episode: Stretch) -> list[Stretch]:
-    return [spell for spell in spells if _common_s(spell, episode) > 0]
+def _common_s(spell: Stretch, *episodes: Stretch) -> float:
+    """Return how long a spell and episodes, with what comes after them, last together [s]."""
+    begin_s = max(spell.begin_s, *(episode.begin_s for episode in episodes))
+    end_s = min(spell.end_s, *(episode.end_s + AFTERMATH_S for episode in episodes))
+    return max(0.0, end_s - begin_s)
 
 
-def _common_s(spell: Stretch, episode: Stretch) -> float:
-    end_s = min(spell.end_s, episode.end_s + AFTERMATH_S)
-    return end_s - max(spell.begin_s, episode.begin_s)
+def _longest(spells: Sequence[Stretch], episode: Stretch, true: Sequence[Stretch]) -> Mode:
+    """Return the cause that was named longest while an episode of one job lasted.
 
-
-def _longest(spells: Sequence[Stretch], episode: Stretch) -> Mode:
-    """Return the cause that was named longest while the episode lasted."""
+    Time in which another cause was named that was true as well counts for the episode's.
+    """
     named_s: dict[Mode, float] = {}
     for spell in spells:
-        named_s[spell.mode] = named_s.get(spell.mode, 0.0) + _common_s(spell, episode)
+        at_all_s = _common_s(spell, episode)
+        if at_all_s == 0.0:
+            continue
+        also_s = sum(_common_s(spell, episode, one) for one in true if one.mode == spell.mode)
+        right_s = min(also_s, at_all_s)
+        named_s[episode.mode] = named_s.get(episode.mode, 0.0) + right_s
+        named_s[spell.mode] = named_s.get(spell.mode, 0.0) + at_all_s - right_s
     return max(named_s, key=lambda mode: named_s[mode], default="none")
 
 

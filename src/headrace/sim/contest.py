@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.core.media import TierName
 from headrace.sim.contenders import Given, contender, limits_of
-from headrace.sim.injections import draw_episodes
+from headrace.sim.injections import SETTLED_S, draw_episodes
 from headrace.sim.measures import Figures, figures_of
 from headrace.sim.recording import Floats, Recording
 from headrace.sim.rivals.static import Needs
@@ -82,7 +82,7 @@ def run_one(
     recording = world.run(scenario.duration_s, progress=lambda now_s: seen(name, now_s))
     return Outcome(
         name=name,
-        figures=figures_of(recording),
+        figures=figures_of(recording, settled_s=SETTLED_S),
         idle_share=_timeline(recording),
         took_s=time.perf_counter() - began_s,
     )

@@ -9,7 +9,10 @@ from headrace.core.media import TierName
 from headrace.policy.reservation.events import Mode
 
 MODES: tuple[Mode, ...] = ("none", "cold-start", "thrash", "congestion", "transform-bound")
-"""Ground truth of an iteration is recorded as an index into these."""
+"""Ground truth of an iteration is recorded as a set of these: bit ``1 << index`` for each."""
+
+FOREMOST: tuple[Mode, ...] = ("cold-start", "congestion", "thrash", "transform-bound")
+"""Where several are true of an iteration, the first of these is the one that it is counted as."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

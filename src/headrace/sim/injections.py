@@ -19,7 +19,7 @@ from headrace.sim.job import SimulatedJob
 from headrace.sim.scenario import DAY_S, HOUR_S, Between, Congestion, Scenario
 
 SETTLED_S = 1800.0
-"""Nothing goes wrong before: queues and caches fill first [s]."""
+"""Nothing goes wrong before: all jobs start, queues and caches fill [s]."""
 
 _RESTARTS, _SCANS, _CONGESTION, _CPU, _CHECKPOINTS = range(1, 6)
 """Each kind draws from its own stream, so that the rate of one does not move another."""

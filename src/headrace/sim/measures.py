@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from headrace.policy.reservation.events import Diagnosed, Lend, Refuse, SetReordering
+from headrace.policy.reservation.events import Diagnosed, Lend, Mode, Refuse, SetReordering
 from headrace.policy.reservation.fairness import jain_index, max_min_regret
 from headrace.sim.borrowing import Borrowing, borrowing
 from headrace.sim.confusion import Confusion, Statement, Stretch, confusion
@@ -59,13 +59,14 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     diagnosis: Confusion
 
 
-def figures_of(recording: Recording) -> Figures:
-    """Return the figures of one run."""
+def figures_of(recording: Recording, *, settled_s: float = 0.0) -> Figures:
+    """Return the figures of one run; alarms before ``settled_s`` are not false [s]."""
     waited_s, busy_s = float(recording.wait_s.sum()), float(recording.step_s.sum())
     speed = _speeds(recording)
     samples = np.asarray(recording.batch_samples)[recording.job].sum()
     job_hours = len(recording.jobs) * recording.duration_s / HOUR_S
     actions = [action for _, action in recording.actions]
+    counted_as = recording.mode
     return Figures(
         iterations=recording.job.size,
         idle_wait_s=_mean(recording.wait_s),
@@ -74,7 +75,9 @@ def figures_of(recording: Recording) -> Figures:
         samples_per_s=float(samples) / recording.duration_s,
         job_speed=speed,
         jain_index=jain_index(list(speed.values())),
-        modes={mode: _mode_figures(recording, code) for code, mode in enumerate(MODES)},
+        modes={
+            mode: _mode_figures(recording, counted_as == code) for code, mode in enumerate(MODES)
+        },
         borrowing=borrowing(recording.actions, _asked(recording)),
         loans=sum(isinstance(action, Lend) for action in actions),
         refusals=sum(isinstance(action, Refuse) for action in actions),
@@ -83,7 +86,10 @@ def figures_of(recording: Recording) -> Figures:
         bursts_late=sum(late_s > 0 for late_s in recording.bursts_late_s),
         bursts=len(recording.bursts_late_s),
         diagnosis=confusion(
-            list(_stretches(recording)), list(_statements(recording)), until_s=recording.duration_s
+            list(_stretches(recording)),
+            list(_statements(recording)),
+            from_s=settled_s,
+            until_s=recording.duration_s,
         ),
     )
 
@@ -96,8 +102,7 @@ def regret(figures: Figures, bound: Figures) -> float:
     )
 
 
-def _mode_figures(recording: Recording, code: int) -> ModeFigures:
-    chosen = recording.mode == code
+def _mode_figures(recording: Recording, chosen: npt.NDArray[np.bool_]) -> ModeFigures:
     waits = recording.wait_s[chosen]
     total_s = float(recording.wait_s.sum())
     job_hours = len(recording.jobs) * recording.duration_s / HOUR_S
@@ -124,21 +129,21 @@ def _asked(recording: Recording) -> dict[str, npt.NDArray[np.float64]]:
 
 
 def _stretches(recording: Recording) -> Iterator[Stretch]:
-    """Yield the runs of iterations of one job that are labelled alike, the healthy left out."""
+    """Yield the runs of iterations of one job of which one thing is true; they may overlap."""
     for number, job in enumerate(recording.jobs):
         rows = np.flatnonzero(recording.job == number)
-        codes = recording.mode[rows]
-        cuts = np.flatnonzero(np.diff(codes)) + 1
-        for part in np.split(rows, cuts):
-            if part.size and recording.mode[part[0]] != 0:
-                yield _stretch(recording, job, part)
+        for code, mode in enumerate(MODES):
+            true = recording.truths[rows] & 1 << code != 0
+            for part in np.split(rows, np.flatnonzero(np.diff(true)) + 1):
+                if part.size and recording.truths[part[0]] & 1 << code:
+                    yield _stretch(recording, job, mode, part)
 
 
-def _stretch(recording: Recording, job: str, rows: npt.NDArray[np.intp]) -> Stretch:
+def _stretch(recording: Recording, job: str, mode: Mode, rows: npt.NDArray[np.intp]) -> Stretch:
     first, last = rows[0], rows[-1]
     return Stretch(
         job=job,
-        mode=MODES[recording.mode[first]],
+        mode=mode,
         begin_s=float(recording.begun_s[first] - recording.wait_s[first]),
         end_s=float(recording.begun_s[last] + recording.step_s[last]),
         hurt=bool(recording.failed[rows].any()),

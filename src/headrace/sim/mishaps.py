@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ class Mishaps:
         self._plans, self._paths = jobs, paths
         self._coming = sorted(episodes, key=lambda episode: episode.at_s, reverse=True)
         self._lasting: list[Scan | CrossTraffic | CpuContention] = []
-        self._true_until = np.full((len(MODES), len(jobs)), -np.inf)
+        self._true_until = [[-inf] * len(MODES) for _ in jobs]
         self._cold_iterations = [0] * len(jobs)
         self.capacity = paths.capacity.copy()
         """What others leave of each tier [B/s], and of the cores."""
@@ -72,14 +73,13 @@ class Mishaps:
         """Label a job's first iterations from now on."""
         self._cold_iterations[job] = episode.label_iterations
 
-    def mode(self, job: int, iteration: int, now: float) -> int:
-        """Return the truth about an iteration as an index into ``MODES``."""
-        if iteration < self._cold_iterations[job]:
-            return _COLD
-        for mode in (_CONGESTION, _THRASH, _CORES):
-            if now < self._true_until[mode, job]:
-                return mode
-        return 0
+    def truths(self, job: int, iteration: int, now: float) -> int:
+        """Return the truth about an iteration: bit ``1 << index`` for each of ``MODES``."""
+        truths = 1 << _COLD if iteration < self._cold_iterations[job] else 0
+        for mode, until in enumerate(self._true_until[job]):
+            if now < until:
+                truths |= 1 << mode
+        return truths
 
     def _reckon(self) -> None:
         self.capacity = self._paths.capacity.copy()
@@ -107,10 +107,9 @@ class Mishaps:
     def _label(
         self, mode: int, jobs: Sequence[str], episode: Scan | CrossTraffic | CpuContention
     ) -> None:
-        until = self._true_until[mode]
         for name in jobs:
-            job = self._jobs[name]
-            until[job] = max(until[job], episode.until_s + episode.label_after_s)
+            until = self._true_until[self._jobs[name]]
+            until[mode] = max(until[mode], episode.until_s + episode.label_after_s)
 
     def _check(self, episode: Episode) -> None:
         """Refuse what names something that is not there."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from headrace.core.media import TierName
 from headrace.policy.reservation.events import Action
+from headrace.sim.episode import FOREMOST, MODES
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,8 +44,8 @@ class Recording:
     iteration: npt.NDArray[np.int32]
     """Counted since the job's last start."""
 
-    mode: npt.NDArray[np.int32]
-    """Ground truth, as an index into ``episode.MODES``."""
+    truths: npt.NDArray[np.int32]
+    """Ground truth: bit ``1 << index`` for each of ``episode.MODES`` that was the case."""
 
     nbytes: Floats
     """Stored bytes of its batch [bytes]."""
@@ -68,6 +69,15 @@ class Recording:
     bursts_late_s: tuple[float, ...] = ()
     """How late each checkpoint was done; 0 is in time [s]."""
 
+    @property
+    def mode(self) -> npt.NDArray[np.int32]:
+        """What each iteration is counted as, as an index into ``episode.MODES``."""
+        mode = np.zeros(self.truths.size, dtype=np.int32)
+        for name in reversed(FOREMOST):
+            index = MODES.index(name)
+            mode[self.truths & 1 << index != 0] = index
+        return mode
+
 
 _ROW = struct.Struct("<idd?diidd")
 _COLUMNS = np.dtype(
@@ -78,7 +88,7 @@ _COLUMNS = np.dtype(
         ("failed", "?"),
         ("step_s", "<f8"),
         ("iteration", "<i4"),
-        ("mode", "<i4"),
+        ("truths", "<i4"),
         ("nbytes", "<f8"),
         ("hit_rate", "<f8"),
     ]

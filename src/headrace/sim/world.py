@@ -145,10 +145,10 @@ class World:
         step_s = fleet.begin_step(job, begun)
         measured = self._plant.meter.take(job)
         iteration = fleet.iteration[job] - 1
-        mode = self._mishaps.mode(job, iteration, begun)
+        truths = self._mishaps.truths(job, iteration, begun)
         wait = begun - asked
         self._governor.tape.add(
-            (job, begun, wait, wait > 0, step_s, iteration, mode, nbytes, measured.hit_rate)
+            (job, begun, wait, wait > 0, step_s, iteration, truths, nbytes, measured.hit_rate)
         )
         if self._governor.listens:
             self._reports.append((begun, self._observer.report(asking, measured)))
