@@ -48,6 +48,40 @@ def test_a_host_that_is_dead_is_not_waited_for_any_more() -> None:
     assert all(ends[4:])
 
 
+def test_a_host_that_left_counts_no_more_after_a_minute() -> None:
+    job = hosts(2)
+    for k in range(3):
+        tell(job, "h0", k, float(k), nbytes=100.0)
+        tell(job, "h1", k, float(k), nbytes=100.0)
+    needs = {}
+    for k in range(3, 70):
+        tell(job, "h0", k, float(k), nbytes=100.0)
+        needs[k] = job.reading().upcoming[0]
+    assert needs[60] == 200.0, "it may only have lost its reports"
+    assert (needs[69], len(job)) == (100.0, 1)
+
+
+def test_slow_steps_are_given_time_before_a_host_counts_no_more() -> None:
+    job = hosts(2)
+    tell(job, "h0", 0, 0.0, step_s=30.0)
+    tell(job, "h1", 0, 0.0, step_s=30.0)
+    for k in range(1, 10):
+        tell(job, "h0", k, 30.0 * k, step_s=30.0)
+    assert len(job) == 2
+
+
+def test_a_job_that_says_it_has_fewer_hosts_needs_no_more_than_those() -> None:
+    job = hosts(4)
+    for k in range(4):
+        tell(job, f"h{k}", 0, 0.1 * k, nbytes=100.0)
+    tell(job, "h1", 1, 1.0, nbytes=100.0)
+    tell(job, "h3", 1, 1.1, nbytes=100.0)
+    job.expect(2)
+    tell(job, "h1", 2, 2.0, nbytes=100.0)
+    assert tell(job, "h3", 2, 2.1, nbytes=100.0)
+    assert job.reading().upcoming[0] == 200.0
+
+
 def test_a_report_that_comes_twice_counts_once() -> None:
     job = hosts(2)
     tell(job, "h0", 0, 0.0)

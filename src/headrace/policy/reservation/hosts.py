@@ -17,6 +17,12 @@ _STALE_STEPS = 3.0
 _STALE_LEAST_S = 1.0
 """Shorter gaps never make a host stale [s]."""
 
+_GONE_STEPS = 20.0
+"""A host that is this many steps behind the newest report has left the job."""
+
+_GONE_LEAST_S = 60.0
+"""Shorter gaps never mean that: after an outage, hosts take up to 45 s to report again [s]."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
@@ -66,7 +72,9 @@ class Hosts:
     """Collects the reports of a job's hosts into iterations.
 
     An iteration is over when every host reported it, or when one reports the next: a dead
-    host delays decisions by an iteration until it is stale, and never stops them.
+    host delays decisions by an iteration until it is stale, and never stops them. While it is
+    stale it counts as an average one, for it may only have lost its reports; after a minute, or
+    twenty steps, it does not count any more.
 
     Args:
         expected: Hosts that were announced.
@@ -86,8 +94,10 @@ class Hosts:
         return len(self._hosts)
 
     def expect(self, hosts: int) -> None:
-        """Wait for this many hosts, until it shows how many report."""
+        """Wait for this many hosts, until it shows how many report; of more, forget the stalest."""
         self._expected = hosts
+        stalest_first = sorted(self._hosts.items(), key=lambda item: item[1].at)
+        self._hosts = dict(stalest_first[-hosts:])
 
     def of_next_run(self, expected: int) -> Hosts:
         """Return an empty collection for the job's next run; it remembers what is usual."""
@@ -121,6 +131,7 @@ class Hosts:
         if not self._is_decided and self._arrived >= self._expected:
             self._is_decided = is_over = True
         if is_over:
+            self._hosts = self._heard_within(_GONE_STEPS, _GONE_LEAST_S)
             self._expected = len(self.fresh())
         return is_over
 
@@ -128,12 +139,16 @@ class Hosts:
         """Return the hosts that are not far behind the newest report."""
         if len(self._hosts) == 1:
             return tuple(self._hosts.values())
+        return tuple(self._heard_within(_STALE_STEPS, _STALE_LEAST_S).values())
+
+    def _heard_within(self, steps: float, least_s: float) -> dict[str, Host]:
+        """Return the hosts that are at most so many steps, or seconds, behind the newest report."""
         newest = max(host.at for host in self._hosts.values())
-        return [
-            host
-            for host in self._hosts.values()
-            if newest - host.at <= max(_STALE_STEPS * host.indicators.step_time_s, _STALE_LEAST_S)
-        ]
+        return {
+            name: host
+            for name, host in self._hosts.items()
+            if newest - host.at <= max(steps * host.indicators.step_time_s, least_s)
+        }
 
     def worst(self) -> Host:
         """Return the host with the lowest score, for synchronous training waits for it."""
@@ -142,7 +157,7 @@ class Hosts:
     def reading(self) -> Reading:
         """Return the job over its fresh hosts; bytes of missing ones are taken for average."""
         hosts = [host.indicators for host in self.fresh()]
-        if len(hosts) == 1:
+        if len(self._hosts) == 1:
             return _single(hosts[0])
         scale = len(self._hosts) / len(hosts)
         upcoming = zip_longest(*[(i.next_bytes, *i.upcoming_bytes) for i in hosts], fillvalue=0.0)
