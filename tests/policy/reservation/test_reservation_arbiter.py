@@ -228,6 +228,18 @@ def test_a_tier_that_is_gone_is_forgotten() -> None:
     assert set(books.arbiter.snapshot().jobs["a"].tiers) == {"ssd"}
 
 
+def test_loans_go_on_to_their_timer_where_a_tier_gets_another_medium() -> None:
+    books = estate("a", "b", ssd=0.25 * GB)
+    run(books, range(2), a={"nbytes": 200e6, "depth": 0.0}, b={"nbytes": 200e6})
+    (before,) = books.arbiter.snapshot().jobs["a"].loans
+    books.tell(TierChanged(tier="ssd", media="hdd", bytes_per_s=0.25 * GB))
+    snapshot = books.arbiter.snapshot()
+    assert snapshot.tiers["ssd"].media == "hdd"
+    assert snapshot.jobs["a"].loans == (before,)
+    told = books.tell(Tick(), now=before.expires_at)
+    assert before.loan in [action.loan for action in told if isinstance(action, Reclaim)]
+
+
 def test_after_a_restart_quotas_in_force_are_left_alone() -> None:
     books = Books()
     books.tell(TierChanged(tier="ssd", media="ssd", bytes_per_s=GB))

@@ -183,11 +183,11 @@ class Arbiter:
         tier = self._tiers.get(event.tier)
         if event.bytes_per_s <= 0:
             return self._remove_tier(event.tier, now)
-        if tier is None or tier.media != event.media:
+        self._media[event.tier] = event.media
+        if tier is None:
             self._tiers[event.tier] = Tier(event, self._limits, self._number)
-            self._media[event.tier] = event.media
         else:
-            tier.bytes_per_s = event.bytes_per_s
+            tier.media, tier.bytes_per_s = event.media, event.bytes_per_s
         return []
 
     def _number(self) -> int:
