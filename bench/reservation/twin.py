@@ -21,7 +21,7 @@ from headrace.sim.job import Dataset, SimulatedJob
 from headrace.sim.media import Network, SolidState, Spinning
 from headrace.sim.recording import Recording
 from headrace.sim.rivals.static import Needs
-from headrace.sim.strict import read_toml
+from headrace.sim.toml import read_toml
 from testbed.disk_profiles import DiskSpec
 from testbed.scenario import HostGroup, Scenario
 

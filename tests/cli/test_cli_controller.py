@@ -11,8 +11,7 @@ import trustme
 
 from headrace.cli.main import run
 from headrace.controller.local import LocalController
-from headrace.controller.settings import reservation_limits
-from headrace.core.errors import AgentUnavailableError, ConfigError
+from headrace.core.errors import AgentUnavailableError
 from headrace.wire.connection import Connection
 from headrace.wire.control import HealthAnswer, JobAnnounced
 from headrace.wire.endpoint import Endpoint
@@ -68,13 +67,6 @@ def test_wrong_options_are_refused_with_what_to_do(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
 ) -> None:
     assert words in said(capsys, *arguments)
-
-
-def test_limits_of_a_file_reach_the_policy_and_the_option_wins() -> None:
-    limits = reservation_limits({"round_s": 2, "pool": {"share": 0.3}}, source="here")
-    assert (limits.round_s, limits.pool.share, limits.floor_share) == (2.0, 0.3, 0.02)
-    with pytest.raises(ConfigError, match=r"here\.pool: unknown key"):
-        reservation_limits({"pool": {"size": 1}}, source="here")
 
 
 def test_a_file_and_tls_and_open_metrics_work_together(tmp_path: Path) -> None:

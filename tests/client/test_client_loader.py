@@ -484,7 +484,7 @@ def test_a_loader_refuses_to_work_in_a_forked_process(
 
 
 def test_an_unknown_option_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="did you mean batch_size"):
+    with pytest.raises(ConfigError, match="did you mean 'batch_size'"):
         Loader("/nowhere", batchsize=3)
     with pytest.raises(ConfigError, match="needs batch_size"):
         Loader("/nowhere")

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from headrace.core.errors import CallerError, ConfigError, NotFoundError
+from headrace.core.strict import convert
 from headrace.sim.episode import CheckpointBurst, CrossTraffic, Restart, Scan
 from headrace.sim.injections import SETTLED_S, draw_episodes
 from headrace.sim.scenario import HOUR_S, Scenario, load_scenario
-from headrace.sim.strict import convert
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 
@@ -51,6 +51,7 @@ def test_each_example_can_be_read_and_built(path: Path) -> None:
         ({"hardware": {"ssd": {}, "hdd": {"seeks": 1}}}, "seek_s"),
         ({"groups": {"vision": GROUP | {"batchsize": 4}}}, "batch_size"),
         ({"troubles": {"scans": {"perday": 1}}}, "per_day"),
+        ({"limits": {"predictiv": False}}, "predictive"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest_one(
@@ -67,6 +68,12 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(
         ({"groups": {}}, r"at least one table \[groups.NAME\]"),
         ({"groups": {"vision": GROUP | {"link": "wam"}}}, "not in hardware.links"),
         ({"groups": {"vision": GROUP | {"count": "three"}}}, "count"),
+        ({"seed": -1}, "seed"),
+        ({"days": 1e-6}, "less than one quantum_s=1; simulate more days"),
+        ({"days": float("inf")}, "test: days: inf is no number"),
+        ({"hardware": {"ssd": {}, "hdd": {}, "links": {"hdd": 1e8}}}, "links.hdd has the name"),
+        ({"troubles": {"checkpoints": {"tier": "sdd"}}}, "checkpoints.tier='sdd' is neither"),
+        ({"limits": {"pool": {"share": 2}}}, "test: pool.share=2 must lie in"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(changes: dict[str, object], said: str) -> None:

@@ -199,9 +199,10 @@ def _limits(options: Given, source: str) -> StewardLimits:
 
 
 def _reservation(options: Given, source: str) -> ReservationLimits:
-    from headrace.controller.settings import reservation_limits
+    from headrace.core.strict import convert
+    from headrace.policy.reservation.limits import ReservationLimits
 
-    limits = reservation_limits(options.reservation, source=f"{source}: [{_TABLE}]")
+    limits = convert(options.reservation, ReservationLimits, source=f"{source}: [{_TABLE}]")
     if options.pool_share is None:
         return limits
     return replace(limits, pool=replace(limits.pool, share=options.pool_share))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -13,6 +12,7 @@ from headrace.client.memory import Allocate, plain
 from headrace.client.registry import FileRegistry, FixedRegistry, Registry, is_registry_file
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
+from headrace.core.keys import key_hint
 from headrace.transform.pipeline import Pipeline
 from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
 
@@ -248,9 +248,7 @@ def config_of(options: dict[str, Any]) -> LoaderConfig:
     known = [item.name for item in fields(LoaderConfig)]
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            raise ConfigError(f"unknown option {name!r} of a loader; {hint}")
+            raise ConfigError(f"unknown option {name!r} of a loader; {key_hint(name, known)}")
     if "batch_size" not in options:
         raise ConfigError("a loader needs batch_size, the samples of one global batch")
     agents = options.get("agents", ())

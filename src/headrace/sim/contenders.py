@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from headrace.core.errors import CallerError, ConfigError
+from headrace.core.errors import CallerError
 from headrace.core.keys import key_hint
 from headrace.policy.reservation.arbiter import Arbiter
 from headrace.policy.reservation.limits import ReservationLimits
@@ -117,16 +117,3 @@ def contender(name: str) -> Contender:
     if name not in known:
         raise CallerError(f"no policy {name!r}; {key_hint(name, list(known))}")
     return known[name]
-
-
-def limits_of(settings: Mapping[str, bool | float]) -> ReservationLimits:
-    """Return the arbiter's limits, with a scenario's settings in place of the defaults.
-
-    Raises:
-        ConfigError: a setting is unknown, or its value is wrong.
-    """
-    known = [field.name for field in fields(ReservationLimits) if field.type in ("bool", "float")]
-    for name in settings:
-        if name not in known:
-            raise ConfigError(f"limits: unknown key {name!r}; {key_hint(name, known)}")
-    return replace(ReservationLimits(), **settings)  # type: ignore[arg-type]

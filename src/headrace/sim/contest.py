@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from headrace.core.media import TierName
-from headrace.sim.contenders import Given, contender, limits_of
+from headrace.sim.contenders import Given, contender
 from headrace.sim.injections import SETTLED_S, draw_episodes
 from headrace.sim.measures import Figures, figures_of
 from headrace.sim.recording import Floats, Recording
@@ -74,7 +74,7 @@ def run_one(
         scenario.estate(),
         scenario.jobs(),
         episodes=draw_episodes(scenario),
-        policy=who.make(Given(needs=needs, limits=limits_of(scenario.limits))),
+        policy=who.make(Given(needs=needs, limits=scenario.limits)),
         abilities=who.abilities,
         seed=scenario.seed,
         quantum_s=scenario.quantum_s,

@@ -16,10 +16,11 @@ from msgspec import Meta
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order
 from headrace.core.media import TierName
+from headrace.policy.reservation.limits import ReservationLimits
 from headrace.sim.estate import Estate
 from headrace.sim.job import Dataset, SimulatedJob
 from headrace.sim.media import Carrier, Network, SolidState, Spinning
-from headrace.sim.strict import read_toml
+from headrace.sim.toml import read_toml
 
 Positive: TypeAlias = Annotated[float, Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -30,6 +31,8 @@ Between: TypeAlias = tuple[NotNegative, NotNegative]
 
 DAY_S = 86400.0
 HOUR_S = 3600.0
+
+_STORAGE: frozenset[TierName] = frozenset({"ssd", "hdd"})
 
 
 class Ssd(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,15 +173,29 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     hardware: Hardware
     groups: dict[str, JobGroup]
     troubles: Troubles = Troubles()
-    seed: int = 0
+    seed: Annotated[int, Meta(ge=0)] = 0
     quantum_s: Positive = 1.0
     """Rates are constant for so long; a third of the shortest step time or less [s]."""
-    limits: dict[str, bool | float] = {}
-    """Settings of the arbiter that differ from its defaults."""
+    limits: ReservationLimits = ReservationLimits()
+    """Of headrace's arbiter."""
 
     def __post_init__(self) -> None:
         if not self.groups:
             raise ConfigError("a scenario needs at least one table [groups.NAME]")
+        if self.duration_s < self.quantum_s:
+            raise ConfigError(
+                f"{self.duration_s:g} s are less than one quantum_s={self.quantum_s:g}; simulate "
+                "more days"
+            )
+        if taken := sorted(_STORAGE & self.hardware.links.keys()):
+            raise ConfigError(
+                f"hardware.links.{taken[0]} has the name of a storage tier; give it another"
+            )
+        if (tier := self.troubles.checkpoints.tier) not in _STORAGE | self.hardware.links.keys():
+            raise ConfigError(
+                f"troubles.checkpoints.tier={tier!r} is neither ssd nor hdd nor in hardware.links; "
+                "name one of these"
+            )
         for name, group in self.groups.items():
             if group.link is not None and group.link not in self.hardware.links:
                 raise ConfigError(
