@@ -14,9 +14,14 @@ from headrace.controller.config import ControllerConfig
 from headrace.controller.journal import Journal
 from headrace.controller.service import Service
 from headrace.controller.steward import Steward
+from headrace.controller.waking import WakingClock
+from headrace.core.clock import SystemClock
 from headrace.wire.daemon import run_daemon, serve
 from headrace.wire.listening import address_of, close_socket, open_socket
 from headrace.wire.server import Server
+
+_MOST_TICKS = 2.0
+"""More time between two looks at the clock means that this process did not run."""
 
 _FIRST_LOOK = 20_000
 """Objects more than were freed, before the newest are looked at (Python: 700)."""
@@ -51,7 +56,8 @@ class Controller:
             opened.callback(close_socket, self._socket, config.listen)
             journal = Journal(config.journal)
             opened.callback(journal.close)
-            self.steward = Steward(config.limits, journal)
+            clock = WakingClock(SystemClock(), most_s=_MOST_TICKS * config.tick_s)
+            self.steward = Steward(config.limits, journal, clock=clock)
             self._opened = opened.pop_all()
         self._stop = asyncio.Event()
 
