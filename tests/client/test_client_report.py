@@ -84,6 +84,7 @@ def test_rates_are_per_second_since_the_report_before() -> None:
     report = report_of(figures(tier_bytes={"hdd": 600}, direct_bytes=400, wire_bytes=1000))
     assert report.read_bytes_per_s == 500
     assert report.nic_bytes_per_s == 700
+    assert report.agent_bytes_per_s == 500
     assert report.direct_bytes == {"hdd": 400}
 
 

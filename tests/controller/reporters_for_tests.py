@@ -63,14 +63,22 @@ def agent_report(
     read: dict[str, float] | None = None,
     boot: str = "a0",
     enforced: dict[str, dict[str, float]] | None = None,
+    sent: dict[str, float] | None = None,
+    link: str | None = None,
 ) -> AgentReport:
-    """One second's report: job → bytes read from ``hdd``."""
+    """One second's report: job → bytes read from ``hdd``, and sent (over ``link``, if any)."""
+    read, sent = read or {}, sent or {}
     jobs = {
         job: JobUse(
-            tiers={"hdd": TierUse(nbytes=round(nbytes), reads=10)},
+            tiers={
+                tier: TierUse(nbytes=round(nbytes), reads=10)
+                for tier, nbytes in (("hdd", read.get(job, 0.0)), (link, sent.get(job, 0.0)))
+                if tier
+            },
+            tensor_bytes=round(sent.get(job, 0.0)),
             enforced=(enforced or {}).get(job, {}),
         )
-        for job, nbytes in (read or {}).items()
+        for job in {*read, *sent}
     }
     return AgentReport(boot=boot, sequence=sequence, interval_s=1.0, jobs=jobs)
 
@@ -101,24 +109,30 @@ class Desk:
 
 
 class FakeAgent:
-    """Does what it is told, as an agent does."""
+    """Does what it is told, as an agent does; what it sends may cross a link of its own."""
 
-    def __init__(self, desk: Desk, name: str, rate: float = 400 * MB) -> None:
-        self.name, self.rate = name, rate
+    def __init__(
+        self, desk: Desk, name: str, rate: float = 400 * MB, link: float | None = None
+    ) -> None:
+        self.name = name
         self.desk = desk
+        self.tiers = [TierOffer(tier="hdd", media="hdd", bytes_per_s=rate)]
+        if link is not None:
+            self.tiers += [TierOffer(tier="wan", media="link", bytes_per_s=link)]
         self.sequence = 0
         self.enforced: dict[str, dict[str, float]] = {}
 
     def announce(self) -> AgentOrders:
         orders = self.desk.steward.announce_agent(
-            self.name, agent(rate=self.rate, enforced=self.enforced)
+            self.name, agent(tiers=tuple(self.tiers), enforced=self.enforced)
         )
         self.enforced = orders.quotas
         return orders
 
-    def report(self, read: dict[str, float]) -> AgentOrders:
+    def report(self, read: dict[str, float], sent: dict[str, float] | None = None) -> AgentOrders:
         named = {job: read.get(job, 0.0) for job in {*read, *self.enforced}}
-        report = agent_report(self.sequence, named, enforced=self.enforced)
+        link = "wan" if len(self.tiers) > 1 else None
+        report = agent_report(self.sequence, named, enforced=self.enforced, sent=sent, link=link)
         orders = self.desk.steward.take_agent_report(self.name, report)
         self.sequence += 1
         self.enforced = orders.quotas

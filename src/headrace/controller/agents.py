@@ -39,6 +39,9 @@ class Agent:
     use: dict[TierName, dict[str, float]] = field(default_factory=dict)
     """Tier → job → what is read [B/s]."""
 
+    sent: dict[str, float] = field(default_factory=dict)
+    """Job → what is sent to its hosts [B/s]."""
+
     ordered: Quotas = field(default_factory=dict)
     """What it was told last."""
 
@@ -65,6 +68,7 @@ class Agent:
         """Forget what a job that ended did and was allowed."""
         self.enforced.pop(job, None)
         self.adopted.pop(job, None)
+        self.sent.pop(job, None)
         for used in self.use.values():
             used.pop(job, None)
 
@@ -128,6 +132,21 @@ class Agents(Mapping[str, Agent]):
                 sums[tier] = sums.get(tier, 0.0) + bytes_per_s
         return sums
 
+    def crossed(self, job: str) -> dict[TierName, float]:
+        """Return link → part of what agents send to a job that crosses it, 0 to 1.
+
+        1 until an agent says what it sends to the job: nobody is to wait for a link only
+        because its use is not known yet.
+        """
+        links = {offer.tier for offer in self.offers() if offer.media == "link"}
+        sent = sum(agent.sent.get(job, 0.0) for agent in self._agents.values())
+        if sent <= 0:
+            return dict.fromkeys(links, 1.0)
+        used = {
+            link: sum(agent.used(job, link) for agent in self._agents.values()) for link in links
+        }
+        return {link: min(bytes_per_s / sent, 1.0) for link, bytes_per_s in used.items()}
+
     def let_go(self, now: float, after_s: float) -> None:
         """Adopt no longer what was of jobs that nobody announced for longer than ``after_s``."""
         for agent in self._agents.values():
@@ -168,6 +187,7 @@ class Agents(Mapping[str, Agent]):
         for agent in fallen:
             agent.silent = True
             agent.use.clear()
+            agent.sent.clear()
         return fallen
 
     def forget(self, now: float, after_s: float) -> list[str]:
@@ -206,3 +226,5 @@ def _meter(agent: Agent, report: AgentReport) -> None:
         tier: renewed(agent.use.get(tier, {}), nbytes, report.interval_s)
         for tier, nbytes in read.items()
     }
+    sent = {job: use.tensor_bytes + use.raw_bytes for job, use in report.jobs.items()}
+    agent.sent = renewed(agent.sent, sent, report.interval_s)

@@ -118,7 +118,7 @@ class Steward:
             StaleReportError: it came twice, late, or from an earlier start.
         """
         check_health(report)
-        event = reported(name, report)
+        event = reported(name, report, self.agents.crossed(name))
         check_indicators(event.indicators)
         self.jobs.take(name, report, self.clock.now())
         self.reports += 1
@@ -184,10 +184,7 @@ class Steward:
             job: quotas for job, quotas in message.enforced.items() if job not in self.jobs
         }
         self.journal.put("agent", name, AgentRow(agent=name, announced=message))
-        self._settle_if_complete()
-        if self.settles_until is None:
-            self._tell_tiers()
-            self._divide()
+        self._count_agents()
         return self._orders(agent)
 
     def take_agent_report(self, name: str, report: AgentReport) -> AgentOrders:
@@ -215,8 +212,7 @@ class Steward:
         """
         self.agents.remove(name)
         self.journal.drop("agent", name)
-        self._tell_tiers()
-        self._divide()
+        self._count_agents()
 
     # What time brings
 
@@ -254,8 +250,12 @@ class Steward:
         if kept.is_empty:
             self._settle()
 
-    def _settle_if_complete(self) -> None:
-        if self.settles_until is not None and all(a.confirmed for a in self.agents.values()):
+    def _count_agents(self) -> None:
+        """Do what an agent more or less means: it may have been the last to settle with."""
+        if self.settles_until is None:
+            self._tell_tiers()
+            self._divide()
+        elif all(agent.confirmed for agent in self.agents.values()):
             self._settle()
 
     def _settle(self) -> None:

@@ -39,8 +39,14 @@ def joined(
     )
 
 
-def reported(job: str, report: HealthReport) -> HealthReported:
-    """Return that a host ended an iteration."""
+def reported(job: str, report: HealthReport, crossed: Mapping[TierName, float]) -> HealthReported:
+    """Return that a host ended an iteration.
+
+    Args:
+        job: Its job's name.
+        report: What it says.
+        crossed: Link → part of what agents send to the job that crosses it, 0 to 1.
+    """
     indicators = Indicators(
         iteration=report.iteration,
         step_time_s=report.step_time_s,
@@ -54,12 +60,20 @@ def reported(job: str, report: HealthReport) -> HealthReported:
         queue_share=report.queue_share,
         throttled_share=report.throttled_share,
         hit_rate=report.hit_rate,
-        split=report.split,
+        split=report.split | _over_links(report, crossed),
         transform_share=report.transform_share,
         nic_bytes_per_s=report.nic_bytes_per_s,
         read_bytes_per_s=report.read_bytes_per_s,
     )
     return HealthReported(job=job, host=report.host, indicators=indicators)
+
+
+def _over_links(report: HealthReport, crossed: Mapping[TierName, float]) -> dict[TierName, float]:
+    """Return link → bytes that cross it per byte read; a host cannot know them by itself."""
+    if report.read_bytes_per_s <= 0:
+        return {}
+    per_byte = report.agent_bytes_per_s / report.read_bytes_per_s
+    return {link: per_byte * part for link, part in crossed.items()}
 
 
 def announced(job: str, burst: str, message: Burst) -> BurstAnnounced:

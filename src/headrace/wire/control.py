@@ -92,6 +92,9 @@ class HealthReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     split: dict[str, float] = {}
     transform_share: float = 0.0
     nic_bytes_per_s: float = 0.0
+    agent_bytes_per_s: float = 0.0
+    """Of that, sent by agents, transformed or stored [B/s]."""
+
     read_bytes_per_s: float = 0.0
     direct_bytes: dict[str, int] = {}
     """Tier → bytes that the host read from storage by itself since the report before."""

@@ -155,6 +155,16 @@ def test_on_a_congested_link_jobs_that_are_well_leave_it_to_those_in_need() -> N
     assert books.arbiter.snapshot().tiers["wan"].effective == GB
 
 
+def test_a_link_that_a_job_crosses_no_more_is_not_blamed_for_what_disks_do() -> None:
+    books = estate("a")
+    books.tell(TierChanged(tier="wan", media="link", bytes_per_s=GB))
+    run(books, range(1), a={"split": {"ssd": 1.0, "wan": 1.0}})
+    run(books, range(1, 30), a={})
+    run(books, range(30, 50), a={"depth": 0.0, "wait_s": 2.0, "queue_share": 0.9})
+    assert books.arbiter.snapshot().tiers["wan"].effective == GB
+    assert books.arbiter.snapshot().tiers["ssd"].effective < GB
+
+
 def test_reordering_is_for_jobs_on_disks_that_stay_in_danger() -> None:
     books = estate("a", hdd=0.1 * GB)
     starved = {"split": {"hdd": 1.0}, "depth": 0.0, "wait_s": 3.0, "nbytes": 300e6}

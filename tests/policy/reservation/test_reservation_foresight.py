@@ -17,7 +17,7 @@ from headrace.policy.reservation.foresight import (
 )
 from headrace.policy.reservation.hosts import Reading
 
-SIZES = st.lists(st.floats(0.0, 1e9), min_size=1, max_size=10)
+SIZES = st.lists(st.floats(0.0, 1e9, allow_subnormal=False), min_size=1, max_size=10)
 
 
 def reading(iteration: int = 0, **looks: object) -> Reading:
@@ -72,6 +72,12 @@ def test_a_share_that_grows_is_expected_to_grow_on() -> None:
     model = foresight(*falling)
     assert model.outlook(0.0).split["hdd"] > model.split["hdd"]
     assert model.outlook(0.0).split["ssd"] == model.split["ssd"]
+
+
+def test_of_a_link_that_decoded_bytes_cross_more_is_needed_than_is_read() -> None:
+    outlook = foresight(reading(queue_depth=0.0, split={"hdd": 1.0, "wan": 6.0})).outlook(0.0)
+    assert outlook.musts("wan") == pytest.approx(600.0)
+    assert outlook.musts("hdd") == pytest.approx(100.0)
 
 
 def test_while_nothing_is_known_everything_is_wanted_of_every_tier() -> None:

@@ -46,6 +46,7 @@ def health_report(
         split={tier: _share(nbytes, stored) for tier, nbytes in tiers.items()},
         transform_share=_share(figures.transform_s, figures.transform_s + io_s),
         nic_bytes_per_s=_rounded((figures.wire_bytes + figures.direct_bytes) / interval_s),
+        agent_bytes_per_s=_rounded(figures.wire_bytes / interval_s),
         read_bytes_per_s=_rounded(stored / interval_s),
         direct_bytes=own,
         ranks=ranks,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headrace.core.media import Media, TierName
 from headrace.policy.reservation.diagnosis import NOTHING, Diagnosis
+from headrace.policy.reservation.division import LEAST_PART
 from headrace.policy.reservation.events import (
     Action,
     Diagnosed,
@@ -129,7 +130,8 @@ class Account:
         """Return whether it suffers congestion there: on its links, if its bytes cross any."""
         if self.mode != "congestion":
             return False
-        links = [t for t, part in self.split.items() if self._media.get(t) == "link" and part > 0]
+        crossed = [t for t, part in self.split.items() if part > LEAST_PART]
+        links = [t for t in crossed if self._media.get(t) == "link"]
         return tier in links if links else self.split.get(tier, 0.0) > _BLAMED_PART
 
     def is_transform_bound_in_need(self, tier: TierName) -> bool:

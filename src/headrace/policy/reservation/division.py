@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.policy.reservation.fairness import Amounts, max_min
 
-_LEAST_PART = 0.02
+LEAST_PART = 0.02
 """Smaller parts of a job's bytes never hold up the others."""
 
 _ANY_RATE = 1e30
@@ -42,7 +42,7 @@ def held_up(claims: Claims, capacity: Amounts, margin: float) -> Claims:
     A job moves at the rate of its slowest tier. What it could read from the others beyond
     that, and a margin, is left to jobs that can use it.
     """
-    counts = claims.parts > _LEAST_PART
+    counts = claims.parts > LEAST_PART
     parts = np.where(counts, claims.parts, 1.0)
     rates = np.where(counts, ordinary(claims, capacity) / parts, _ANY_RATE)
     slowest = rates.min(axis=0)

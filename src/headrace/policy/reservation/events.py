@@ -61,7 +61,8 @@ class Indicators:
     """Part of the bytes that the fast tier's cache held, 0 to 1."""
 
     split: Mapping[TierName, float] = field(default_factory=dict)
-    """Tier → part of the bytes read from it; sums to 1 where anything was read."""
+    """Tier → part of the bytes read from it; storage tiers sum to 1 where anything was read.
+    Link → bytes that cross it per byte read: above 1 where they grow by being decoded."""
 
     transform_share: float = 0.0
     """Part of a batch's preparation that was work of the CPU, not reading, 0 to 1."""

@@ -72,8 +72,8 @@ class Outlook:
     """Rate that also keeps the queue filled, with a margin [B/s]."""
 
     split: Mapping[TierName, float]
-    """Tier → part of the bytes expected from it; may sum to more than 1 while it changes.
-    Empty: not known."""
+    """Tier → part of the bytes expected from it, link → bytes expected to cross it per byte
+    read; storage tiers may sum to more than 1 while they change. Empty: not known."""
 
     reason: str
 
@@ -201,7 +201,7 @@ class Foresight:
         """Return the split some steps ahead: each tier's part, and what its trend adds."""
         steps = self._limits.trend_steps
         return {
-            tier: min(part + max(self._trend.get(tier, 0.0), 0.0) * steps, 1.0)
+            tier: min(part + max(self._trend.get(tier, 0.0), 0.0) * steps, max(part, 1.0))
             for tier, part in self._split.items()
         }
 

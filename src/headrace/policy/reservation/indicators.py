@@ -49,14 +49,9 @@ def _looks_true(i: Indicators) -> bool:
         i.nic_bytes_per_s,
         i.read_bytes_per_s,
         *i.upcoming_bytes,
-    )
-    shares = (
-        i.queue_share,
-        i.throttled_share,
-        i.hit_rate,
-        i.transform_share,
         *i.split.values(),
     )
+    shares = (i.queue_share, i.throttled_share, i.hit_rate, i.transform_share)
     return (
         isfinite(sum(amounts) + sum(shares))
         and min(amounts) >= 0
@@ -69,8 +64,8 @@ def _looks_true(i: Indicators) -> bool:
 def _refuse(indicators: Indicators) -> None:
     amounts = [(name, getattr(indicators, name)) for name in _AMOUNTS]
     amounts += [("upcoming_bytes", nbytes) for nbytes in indicators.upcoming_bytes]
+    amounts += [(f"split.{tier}", part) for tier, part in indicators.split.items()]
     shares = [(name, getattr(indicators, name)) for name in _SHARES]
-    shares += [(f"split.{tier}", share) for tier, share in indicators.split.items()]
     for name, value in amounts + shares:
         if not isfinite(value) or value < 0:
             raise _wrong(name, value, "be finite and not negative")
