@@ -84,6 +84,38 @@ def test_until_all_agents_told_what_they_enforce_nothing_is_ordered_anew(
     assert again.steward.settles_until is None
 
 
+def test_an_agent_that_leaves_meanwhile_moves_no_quota_until_all_is_settled(
+    open_desk: Open, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.db"
+    desk, agents = busy_desk(open_desk, path)
+    before = quotas_of(desk)
+    again = restarted(open_desk, desk, path, 60.0)
+    again.steward.end_agent("n2")
+    assert again.steward.settles_until is not None
+    assert quotas_of(again) == before
+    for one in agents[:2]:
+        one.desk = again
+        one.announce()
+    assert again.steward.settles_until is None
+    assert again.steward.books.standing.tiers["hdd"].bytes_per_s == 800 * MB
+    assert 790 * MB <= sum(quotas_of(again).values()) <= 800 * MB
+
+
+def test_a_restart_is_settled_when_the_last_agent_that_was_waited_for_leaves(
+    open_desk: Open, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.db"
+    desk, agents = busy_desk(open_desk, path)
+    again = restarted(open_desk, desk, path, 60.0)
+    for one in agents[:2]:
+        one.desk = again
+        one.announce()
+    assert again.steward.settles_until is not None
+    again.steward.end_agent("n2")
+    assert again.steward.settles_until is None
+
+
 def test_afterwards_quotas_agree_with_what_agents_enforce(open_desk: Open, tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     desk, agents = busy_desk(open_desk, path)
