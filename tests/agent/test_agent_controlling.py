@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from headrace.agent.controlling import (
     Controlling,
     HostLoad,
     controller_at,
-    in_daemon_thread,
 )
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import ServedJob
@@ -224,23 +222,6 @@ def test_an_agent_that_ends_does_not_wait_for_a_controller_that_is_frozen(
 
     assert asyncio.run(play()) < 1.5
     assert controller.left == 0
-
-
-def test_a_call_in_a_thread_that_outlives_the_loop_harms_nobody() -> None:
-    go_on, over = threading.Event(), threading.Event()
-
-    def call() -> None:
-        go_on.wait(10)
-        over.set()
-
-    async def play() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await in_daemon_thread(call)
-
-    asyncio.run(play())
-    go_on.set()
-    assert over.wait(10)
 
 
 def _a_job() -> ServedJob:

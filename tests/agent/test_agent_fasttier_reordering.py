@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ from headrace.core.job import JobSpec
 from headrace.core.roster import RosterEntry
 from headrace.policy.lookahead_events import FetchBegan, JobRemoved
 from headrace.policy.runs import SeekCosts
+from headrace.prepare.sample import Preparer
 from headrace.transform import ops
 from headrace.transform.fingerprint import fingerprint
 from headrace.transform.pipeline import Pipeline
@@ -221,3 +224,24 @@ async def test_nothing_is_held_back_of_a_job_whose_samples_lie_in_files_of_their
             await asyncio.sleep(0.3)
             assert upcoming(bench) == wanted
         assert bench.statistics().runs == 0
+
+
+@played
+async def test_a_long_read_that_hangs_does_not_keep_the_agent_from_ending(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    monkeypatch.setattr(Preparer, "raw_run", hang)
+    async with bench_of(texts, tmp_path, always=True) as bench:
+        wanted = upcoming(bench)
+        async with bench.going_on():
+            await bench.until(begun.is_set)
+            begin = time.monotonic()
+        assert time.monotonic() - begin < 5
+        assert upcoming(bench) == wanted
+    go_on.set()

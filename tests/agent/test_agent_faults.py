@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import psutil
 import pytest
@@ -34,6 +35,8 @@ from headrace.wire.frames import FrameHeader
 
 Said = Callable[..., str]
 """Runs ``headrace agent`` with options that must be refused, and returns what it says."""
+
+DECODING = Pipeline((ops.DecodeImage(),))
 
 QUIET = ("--cpu-threshold", "1")
 """Options of an agent that does not mind who else uses this host."""
@@ -197,6 +200,39 @@ def test_an_agent_that_is_told_to_stop_leaves_nothing_behind(
     assert time.monotonic() - begin < 4.0
     assert not [worker for worker in workers if worker.is_running()]
     assert not socket_path.exists()
+
+
+FREEZING = """
+import os
+from headrace.storage import local
+
+read = local._pread
+def read_unless_frozen(*given):
+    if os.path.exists(os.environ["FROZEN"]):
+        os.read(os.pipe()[0], 1)  # for ever, as on a mount whose server is away
+    return read(*given)
+local._pread = read_unless_frozen
+"""
+"""``sitecustomize`` of an agent and its workers whose storage can be frozen."""
+
+
+def test_an_agent_whose_storage_is_frozen_ends_in_time(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FREEZING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("FROZEN", str(tmp_path / "frozen"))
+    agent = LocalAgent([dataset.parent], options=["--workers", "1", *QUIET]).start()
+    first, second, third = Job(agent, dataset), Job(agent, dataset, DECODING), Job(agent, dataset)
+    first.register()
+    (tmp_path / "frozen").touch()
+    first.send(*range(24), wait_s=0.1)
+    second.connection.send("PUT", second.path, msgspec.json.encode(second.message()))
+    third.connection.send("GET", f"/v1/index?url={dataset}")
+    time.sleep(0.5)
+    begin = time.monotonic()
+    assert agent.stop() == 0
+    assert time.monotonic() - begin < 4.0
 
 
 def test_an_agent_that_is_killed_takes_its_workers_along(dataset: Path) -> None:

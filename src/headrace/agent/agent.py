@@ -120,7 +120,7 @@ class Agent:
             self._service.run(),
             self._keep_house(),
             self._reordering.run(),
-            warn_of_unreachable(self.config.storages),
+            warn_of_unreachable(self.config.storages, self.engine.threads),
         ]
         if self._controlling is not None:
             background.append(self._controlling.run())

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import math
 import random
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -21,6 +20,7 @@ import msgspec
 
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
+from headrace.agent.threads import DaemonThreads
 from headrace.agent.tiers import Tier
 from headrace.agent.usage import used_since
 from headrace.core.errors import ProtocolError, RefusedError, RemoteError
@@ -54,7 +54,6 @@ ANNOUNCE_AGAIN = frozenset({"unknown-agent", "stale-report"})
 """Refusals of a controller that started again, or that heard of another start of this agent."""
 
 A = TypeVar("A")
-T = TypeVar("T")
 
 
 class Caller(Protocol):
@@ -108,6 +107,7 @@ class Controlling:
         self._load = load
         self._caller = caller
         self._path = f"/v1/agents/{quote(config.name, safe='')}"
+        self._thread = DaemonThreads(1, "headrace-controller")
         self._announced = False
         self._sequence = 0
         self._told: dict[str, JobUse] = {}
@@ -121,6 +121,7 @@ class Controlling:
                 await asyncio.sleep(await self.exchange())
         finally:
             await self._leave()
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def exchange(self) -> float:
         """Report once and carry out the answer; return when to do it again [s]."""
@@ -209,7 +210,7 @@ class Controlling:
 
     async def _call(self, method: str, path: str, answer: type[A], message: Any) -> A:
         try:
-            return await in_daemon_thread(lambda: self._caller.call(method, path, answer, message))
+            return await self._thread.run(lambda: self._caller.call(method, path, answer, message))
         except asyncio.CancelledError:
             self._announced = False  # the caller is still at it: nothing more can be said
             raise
@@ -232,32 +233,6 @@ def offers(tiers: Sequence[Tier]) -> tuple[TierOffer, ...]:
     return tuple(
         TierOffer(tier=tier.name, media=tier.media, bytes_per_s=tier.bytes_per_s) for tier in tiers
     )
-
-
-async def in_daemon_thread(call: Callable[[], T]) -> T:
-    """Return what a blocking call returns; a process that ends does not wait for it."""
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if outcome.done():
-            return
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result, failure = None, None
-        try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call is awaited
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=run, name="headrace-controller", daemon=True).start()
-    return await outcome
 
 
 def _check(orders: AgentOrders) -> None:

@@ -31,6 +31,7 @@ from headrace.agent.tasks import (
     Task,
     TooLarge,
 )
+from headrace.agent.threads import DaemonThreads
 from headrace.agent.tiers import Tiers
 from headrace.agent.usage import Usage
 from headrace.agent.workers import WorkerLimits, WorkerPool
@@ -77,6 +78,9 @@ RESTS_AFTER_S = 2.0
 PROOF_TIMEOUT_S = 60.0
 """Longest wait for a worker that starts [s]."""
 
+THREADS = 32
+"""Calls of one agent to open stores, and the like, that run or hang at the same time."""
+
 ServeAction: TypeAlias = Serve | ServeRaw | ServeMissing
 
 
@@ -119,6 +123,9 @@ class Engine:
         self.tiers = Tiers(config.tiers)
         self._cache_tier = self.tiers.of_cache(str(config.cache or ""))
         self.usage = Usage()
+        self.threads = DaemonThreads(THREADS, "headrace-agent")
+        """For calls that wait for storage."""
+
         self.reordered: frozenset[str] = frozenset()
         """Jobs whose upcoming reads are to be merged into sequential runs."""
         self.bytes_sent = 0
@@ -237,7 +244,7 @@ class Engine:
         self.fast.forget(name)
         self.usage.forget(name)
         self.close_sources(job.sources)
-        asyncio.get_running_loop().run_in_executor(None, job.release)
+        asyncio.get_running_loop().run_in_executor(self.threads, job.release)
 
     def open_sources(self, sources: Sequence[ServedSource], pipeline: str) -> None:
         """Let workers make samples of these sources."""
@@ -373,7 +380,8 @@ class Engine:
         self._plan_wake()
 
     def close(self) -> None:
-        """Release timers; memory and the fast tier's file go with the process."""
+        """Release timers and threads; memory and the fast tier's file go with the process."""
+        self.threads.shutdown(wait=False, cancel_futures=True)
         if self._wake is not None:
             self._wake.cancel()
 

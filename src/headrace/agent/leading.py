@@ -84,12 +84,12 @@ class Leading:
 
     async def _advance(self, name: str, job: ServedJob) -> None:
         if name not in self._led:
-            self._led[name] = await asyncio.to_thread(self._take_over, job)
+            self._led[name] = await self._engine.threads.run(lambda: self._take_over(job))
         finder = self._led[name].finder
         if finder.why_never():
             return
         now = self._engine.clock.now()
-        places = await asyncio.to_thread(finder.advance, now)
+        places = await self._engine.threads.run(lambda: finder.advance(now))
         if places is None:
             return
         known = job.atlas.newest
@@ -101,7 +101,7 @@ class Leading:
             job.atlas.explain("")  # what failed before is over
 
     async def _offer(self, name: str, job: ServedJob, places: JobPlaces) -> None:
-        where = await asyncio.to_thread(job.atlas.read, places)
+        where = await self._engine.threads.run(lambda: job.atlas.read(places))
         job.atlas.keep(places, where)
         log.info("job %s: the map of its blocks is %s", name, places.version)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from headrace.agent.threads import DaemonThreads
 from headrace.core.errors import CallerError, ConfigError, HeadraceError
 from headrace.prepare.places import Blocks, places_of
 from headrace.storage.port import Locates
@@ -123,7 +123,7 @@ class Finder:
 
     def _ask(self, questions: Sequence[tuple[int, int]]) -> None:
         errors = 0
-        with ThreadPoolExecutor(self._limits.threads, "headrace-places") as threads:
+        with DaemonThreads(self._limits.threads, "headrace-places") as threads:
             for begin in range(0, len(questions), ERRORS_AT_ONCE):
                 few = questions[begin : begin + ERRORS_AT_ONCE]
                 errors += sum(threads.map(self._fails, few))

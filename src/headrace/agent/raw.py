@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from headrace.agent.fasttier.through import Errand, Passage, fetch
+from headrace.agent.threads import DaemonThreads
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Preparer
 
@@ -76,7 +76,7 @@ class RawReader:
     """A small pool of threads for ranged reads."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-raw")
+        self._threads = DaemonThreads(_THREADS, "headrace-raw")
 
     async def read(
         self,

@@ -120,7 +120,7 @@ class Registry:
             KeyError: there is no such job.
         """
         atlas = self._engine.jobs[name].atlas
-        where = await asyncio.to_thread(atlas.read, places)
+        where = await self._engine.threads.run(lambda: atlas.read(places))
         atlas.keep(places, where)
         job = self._engine.jobs.get(name)
         if job is not None and job.message.places == where.version:
@@ -215,7 +215,7 @@ class Registry:
         return dataclasses.replace(known, message=message, clients=clients, plan=plan)
 
     async def _open_first(self, message: RegisterJob) -> ServedJob:
-        opened, sources, release = await asyncio.to_thread(self._open_anew, message)
+        opened, sources, release = await self._engine.threads.run(lambda: self._open_anew(message))
         self._engine.open_sources(sources, message.spec.pipeline)
         atlas = Atlas(opened)
         job = ServedJob(

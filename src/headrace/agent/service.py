@@ -18,6 +18,7 @@ from headrace.agent.raw import ByteBudget, RawReader
 from headrace.agent.registry import MAX_STEP, Registry, UnsupportedError
 from headrace.agent.roots import OutsideRootsError
 from headrace.agent.statistics import AgentStatistics
+from headrace.agent.threads import DaemonThreads
 from headrace.wire.messages import (
     FetchRequest,
     JobPlaces,
@@ -135,11 +136,14 @@ class Service:
         job = self._job_of(request)
         if source >= len(job.open.sources):
             raise ApiError(404, "not-found", f"the job has {len(job.open.sources)} sources, from 0")
-        return IndexAnswer(job.open.sources[source].index.to_bytes, self._index_turns)
+        return self._index_answer(job.open.sources[source].index.to_bytes)
 
     async def _index_of_url(self, request: Request) -> IndexAnswer:
         url = request.query_params.get("url", "")
-        return IndexAnswer(lambda: self._registry.index_of(url), self._index_turns)
+        return self._index_answer(lambda: self._registry.index_of(url))
+
+    def _index_answer(self, make: Callable[[], bytes]) -> IndexAnswer:
+        return IndexAnswer(make, self._index_turns, self._engine.threads)
 
     def _job_of(self, request: Request) -> ServedJob:
         job = self._engine.jobs.get(_job_name(request))
@@ -153,14 +157,17 @@ class Service:
 class IndexAnswer:
     """ASGI answer that is a Parquet file: made in a thread when its turn comes, sent in pieces."""
 
-    def __init__(self, make: Callable[[], bytes], turns: asyncio.Semaphore) -> None:
+    def __init__(
+        self, make: Callable[[], bytes], turns: asyncio.Semaphore, threads: DaemonThreads
+    ) -> None:
         self._make = make
+        self._threads = threads
         self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
         async with self._turns:
-            data = await asyncio.to_thread(self._make)
+            data = await self._threads.run(self._make)
             answer = StreamingResponse(
                 _pieces(data),
                 media_type="application/vnd.apache.parquet",

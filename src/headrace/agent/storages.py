@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from headrace.agent.roots import Located, open_located
+from headrace.agent.threads import DaemonThreads
 from headrace.core.errors import HeadraceError
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
@@ -62,10 +63,10 @@ class SharedStorages:
             storage.close()
 
 
-async def warn_of_unreachable(urls: Sequence[str]) -> None:
+async def warn_of_unreachable(urls: Sequence[str], threads: DaemonThreads) -> None:
     """Log which stores cannot be reached now: they may be started later than the agent."""
     for url in urls:
         try:
-            (await asyncio.to_thread(open_storage, url)).close()
+            (await threads.run(partial(open_storage, url))).close()
         except HeadraceError as error:
             log.warning("%s cannot be served for now, jobs are asked to try again: %s", url, error)

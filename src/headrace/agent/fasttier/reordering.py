@@ -12,7 +12,6 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,6 +23,7 @@ from headrace.agent.fasttier.layout import Layout
 from headrace.agent.fasttier.through import Passage, leave_copy
 from headrace.agent.fasttier.tier import FastTier, Key
 from headrace.agent.jobs import ServedJob
+from headrace.agent.threads import DaemonThreads
 from headrace.core.errors import HeadraceError
 from headrace.core.media import TierName
 from headrace.policy.lookahead_events import FetchBegan, FetchEnded, Visit
@@ -100,17 +100,18 @@ class Reordering:
         self._promising: dict[str, bool] = {}
 
     async def run(self) -> None:
-        """Do so until cancelled; no read goes on afterwards, and nothing is held back."""
+        """Do so until cancelled; nothing is held back afterwards, and a read ends as it may."""
         tier = self._engine.fast.tier
         if tier is None:
             return
-        with ThreadPoolExecutor(1, thread_name_prefix="headrace-runs") as thread:
-            try:
-                while not tier.off:
-                    await asyncio.sleep(RESTING_PERIOD_S if self._engine.rests else PERIOD_S)
-                    await self._look(_Hands(tier, thread))
-            finally:
-                self._release({})
+        hands = _Hands(tier, DaemonThreads(1, "headrace-runs"))
+        try:
+            while not tier.off:
+                await asyncio.sleep(RESTING_PERIOD_S if self._engine.rests else PERIOD_S)
+                await self._look(hands)
+        finally:
+            hands.thread.shutdown(wait=False, cancel_futures=True)
+            self._release({})
 
     async def _look(self, hands: _Hands) -> None:
         ordered = self._engine.reordered
@@ -242,7 +243,7 @@ class _Hands:
     """The fast tier and the thread that reads for it."""
 
     tier: FastTier
-    thread: ThreadPoolExecutor
+    thread: DaemonThreads
 
     async def bring_over(
         self, job: ServedJob, source: int, uses: dict[int, Use | None], nbytes: int
@@ -253,8 +254,7 @@ class _Hands:
             return
         records = [self.tier.record_of(copy.key) for copy in copies]
         reading = partial(_read_and_leave, job, source, copies, self.tier.fd)
-        loop = asyncio.get_running_loop()
-        passages = await asyncio.shield(loop.run_in_executor(self.thread, reading))
+        passages = await self.thread.run(reading)
         self.tier.count_run(nbytes, passages)
         for number, (copy, record) in enumerate(zip(copies, records, strict=True)):
             self.tier.settle(copy.key, record, passages[number].stored if passages else None)
