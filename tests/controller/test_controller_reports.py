@@ -11,7 +11,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from reporters_for_tests import Desk, FakeAgent, agent, agent_report, announced, health, join
 
-from headrace.controller import views
+from headrace.controller import agents, views
 from headrace.controller.jobs import MOST_SKIPPED
 from headrace.controller.refusals import StaleReportError, UnknownAgentError, UnknownJobError
 from headrace.core.errors import HeadraceError, ReportError
@@ -90,6 +90,7 @@ def test_a_report_of_an_earlier_start_is_stale(desk: Desk) -> None:
         "hit_rate",
         "transform_share",
         "nic_bytes_per_s",
+        "agent_bytes_per_s",
         "read_bytes_per_s",
     ],
 )
@@ -174,6 +175,16 @@ def test_an_agents_number_that_cannot_be_true_is_refused(desk: Desk, nbytes: int
             "n1", msgspec.structs.replace(agent_report(0), jobs={"a": spoiled})
         )
     assert state_of(desk) == before
+
+
+def test_who_names_agents_anew_each_time_is_told_to_keep_their_names(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "MOST_AGENTS", 1)
+    desk.steward.announce_agent("n1", agent())
+    desk.steward.announce_agent("n1", agent(boot="a1"))
+    with pytest.raises(ReportError, match=r"1 agents already; let each keep its name .*--name"):
+        desk.steward.announce_agent("n2", agent())
 
 
 def test_a_tier_that_is_offered_twice_by_one_agent_is_refused(desk: Desk) -> None:

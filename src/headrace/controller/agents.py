@@ -109,7 +109,10 @@ class Agents(Mapping[str, Agent]):
         """
         known = self._agents.get(name)
         if known is None and len(self._agents) >= MOST_AGENTS:
-            raise ReportError(f"there are {MOST_AGENTS} agents already; restart me")
+            raise ReportError(
+                f"there are {MOST_AGENTS} agents already; let each keep its name when it is "
+                "started again (--name), and end those that do not run any more with DELETE"
+            )
         agent = Agent(name, message, now, now, enforced=dict(message.enforced))
         if known is not None:
             agent.ordered = known.ordered

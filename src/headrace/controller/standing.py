@@ -46,7 +46,7 @@ class Standing:
     reordering: set[str] = field(default_factory=set)
 
     def look_at(self, snapshot: Snapshot) -> None:
-        """Bring scores up to date, which change more often than the policy tells."""
+        """Bring up to date what changes more often than the policy tells: scores, bursts' ends."""
         for job, state in snapshot.jobs.items():
             if job in self.diagnoses:
                 self.diagnoses[job] = Diagnosed(
@@ -56,6 +56,8 @@ class Standing:
                     mode=state.mode,
                     reason=state.reason,
                 )
+        moving = {(one.job, one.burst) for s in snapshot.jobs.values() for one in s.bursts}
+        self.bursts = {key: rate for key, rate in self.bursts.items() if key in moving}
 
     def quota(self, job: str, tier: TierName) -> float:
         """Return a job's quota; 0 where none was set [B/s]."""
