@@ -135,21 +135,6 @@ class Agents(Mapping[str, Agent]):
                 sums[tier] = sums.get(tier, 0.0) + bytes_per_s
         return sums
 
-    def crossed(self, job: str) -> dict[TierName, float]:
-        """Return link → part of what agents send to a job that crosses it, 0 to 1.
-
-        1 until an agent says what it sends to the job: nobody is to wait for a link only
-        because its use is not known yet.
-        """
-        links = {offer.tier for offer in self.offers() if offer.media == "link"}
-        sent = sum(agent.sent.get(job, 0.0) for agent in self._agents.values())
-        if sent <= 0:
-            return dict.fromkeys(links, 1.0)
-        used = {
-            link: sum(agent.used(job, link) for agent in self._agents.values()) for link in links
-        }
-        return {link: min(bytes_per_s / sent, 1.0) for link, bytes_per_s in used.items()}
-
     def let_go(self, now: float, after_s: float) -> None:
         """Adopt no longer what was of jobs that nobody announced for longer than ``after_s``."""
         for agent in self._agents.values():

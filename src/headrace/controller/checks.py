@@ -69,10 +69,11 @@ def check_health(report: HealthReport) -> None:
         ReportError: a number or a name makes no sense; the message says which.
     """
     numbers = (report.iteration, report.step, report.next_bytes, report.ranks)
-    if not _are_amounts(numbers):
+    if not _are_amounts((*numbers, report.agent_bytes_per_s)):
         _check_amounts(
             {"iteration": report.iteration, "step": report.step}
             | {"next_bytes": report.next_bytes, "ranks": report.ranks}
+            | {"agent_bytes_per_s": report.agent_bytes_per_s}
         )
     _check_list("upcoming_bytes", report.upcoming_bytes, MOST_UPCOMING)
     _check_tiers("split", report.split, most=1.0)

@@ -23,6 +23,7 @@ from headrace.controller.checks import (
     check_health,
     check_job,
 )
+from headrace.controller.crossing import Crossing, crossing
 from headrace.controller.jobs import Job, Jobs
 from headrace.controller.journal import AgentRow, HostRow, Journal
 from headrace.controller.limits import StewardLimits
@@ -89,6 +90,7 @@ class Steward:
         self.began = self.clock.now()
         self.wall = wall
         self._shares = Shares()
+        self._crossing = Crossing()
         self._least_period_s = 0.0
         self._restore()
 
@@ -118,7 +120,7 @@ class Steward:
             StaleReportError: it came twice, late, or from an earlier start.
         """
         check_health(report)
-        event = reported(name, report, self.agents.crossed(name))
+        event = reported(name, report, self._crossing.of(name))
         check_indicators(event.indicators)
         self.jobs.take(name, report, self.clock.now())
         self.reports += 1
@@ -312,6 +314,7 @@ class Steward:
     def _divide(self) -> None:
         """Divide all quotas anew."""
         self._shares.divide(self.books.standing, self.jobs, self.agents)
+        self._crossing = crossing(self.agents.values())
         hosts = sum(len(job.hosts) for job in self.jobs.values())
         self._least_period_s = hosts / self.limits.most_reports_per_s
 
