@@ -167,10 +167,27 @@ def test_healthz_needs_no_token(controller: LocalController) -> None:
     assert ask(controller, "GET", "/healthz", token="-") == (200, b"ok\n")
 
 
-@pytest.mark.parametrize("query", ["limit=x", "since=yesterday", "open=maybe", "before=-"])
-def test_a_query_that_makes_no_sense_is_refused(controller: LocalController, query: str) -> None:
-    status, answer = ask(controller, "GET", f"/v1/ledger?{query}")
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("ledger?limit=x", "limit"),
+        ("ledger?since=yesterday", "seconds since 1970"),
+        ("ledger?before=-", "whole numbers"),
+        ("ledger?open=maybe", "true, false"),
+        ("ledger?kind=loans", "loan, refusal"),
+        ("decisions?kind=loan", "quota, diagnosis"),
+        ("decisions?open=true", "knows no 'open'"),
+        ("jobs?level=bad", "healthy, tight, danger, critical"),
+        ("jobs?levle=danger", "did you mean 'level'?"),
+        ("agents?job=a", "leave it out"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused_and_never_ignored(
+    controller: LocalController, query: str, hint: str
+) -> None:
+    status, answer = ask(controller, "GET", f"/v1/{query}")
     assert (status, code_of(answer)) == (400, "bad-request")
+    assert hint in msgspec.json.decode(answer, type=ErrorAnswer).error
 
 
 def test_the_ledger_is_empty_where_nothing_was_lent(connection: Connection) -> None:
@@ -200,6 +217,9 @@ def test_the_description_names_every_call_and_every_message(controller: LocalCon
     assert found["openapi"] == "3.1.0"
     described = {(m.upper(), path) for path, calls in found["paths"].items() for m in calls}
     assert described == {(call.method, call.path) for call in CALLS}
+    (level,) = found["paths"]["/v1/jobs"]["get"]["parameters"]
+    assert (level["in"], level["name"]) == ("query", "level")
+    assert level["schema"]["enum"] == ["healthy", "tight", "danger", "critical"]
     schemas = found["components"]["schemas"]
     assert {
         "HealthReport",

@@ -74,7 +74,7 @@ def _print(found: Jobs) -> None:
         for place, (tier, share) in enumerate(tiers):
             console.print(line(columns, _Row(job if place == 0 else None, tier, share)))
         if needs_word(job):
-            console.print(f"  ↳ {job.reason}", soft_wrap=True, highlight=False, style="dim")
+            console.print(Text(f"  ↳ {job.reason}", style="dim"), soft_wrap=True)
 
 
 def _columns(width: int) -> list[Column[_Row]]:

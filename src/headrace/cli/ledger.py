@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
@@ -89,7 +90,7 @@ def _print(found: Ledger) -> None:
     console.print(heading(columns))
     for entry in found.entries:
         console.print(line(columns, entry))
-        console.print(f"  ↳ {_why(entry)}", soft_wrap=True, highlight=False, style="dim")
+        console.print(Text(f"  ↳ {_why(entry)}", style="dim"), soft_wrap=True)
     if found.before is not None:
         console.print("… and older ones (--limit)")
 

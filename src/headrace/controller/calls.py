@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -13,6 +13,8 @@ from headrace.controller import views
 from headrace.controller.ledger import Query
 from headrace.controller.steward import Steward
 from headrace.core.errors import CallerError
+from headrace.core.keys import key_hint
+from headrace.policy.reservation.events import Level
 from headrace.wire.control import (
     MOST_REPORT_BYTES,
     AgentAnnounced,
@@ -27,7 +29,9 @@ from headrace.wire.control import (
 from headrace.wire.estate import (
     Agents,
     ControllerView,
+    DecisionKind,
     Decisions,
+    EntryKind,
     Estate,
     Jobs,
     JobView,
@@ -41,6 +45,11 @@ MOST_BYTES = 1 << 20
 
 MOST_ROWS = 1000
 """Most entries of the ledger in one answer."""
+
+LEVELS: tuple[str, ...] = get_args(Level)
+"""Levels of health, the best first."""
+
+ANYTHING: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,8 +77,28 @@ class Call:
     answers: type[msgspec.Struct] | None = None
     takes: type[msgspec.Struct] | None = None
     most_bytes: int = MOST_BYTES
-    queries: tuple[str, ...] = ()
-    """Names that may stand in the query."""
+    queries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Name that may stand in the query → what may be asked for; none named: anything."""
+
+    def check(self, query: Mapping[str, str]) -> None:
+        """Make sure that a query asks for what is known here: a filter must not be ignored.
+
+        Raises:
+            CallerError: it does not.
+        """
+        for name, value in query.items():
+            if name not in self.queries:
+                hint = key_hint(name, tuple(self.queries)) if self.queries else "leave it out"
+                raise CallerError(f"{self.method} {self.path} knows no {name!r} in a query; {hint}")
+            if self.queries[name] and value not in self.queries[name]:
+                known = ", ".join(self.queries[name])
+                raise CallerError(f"{name}={value!r} makes no sense; give one of {known}")
+
+
+def _jobs(asked: Asked) -> Jobs:
+    best = LEVELS.index(asked.query.get("level", LEVELS[0]))
+    found = views.jobs(asked.steward).jobs
+    return Jobs(jobs=tuple(job for job in found if LEVELS.index(job.level) >= best))
 
 
 def _query(asked: Asked) -> Query:
@@ -79,7 +108,7 @@ def _query(asked: Asked) -> Query:
             job=given.get("job"),
             tier=given.get("tier"),
             kind=given.get("kind"),
-            open_only=_flag(given.get("open", "false")),
+            open_only=given.get("open") == "true",
             since=float(given["since"]) if "since" in given else None,
             before=int(given["before"]) if "before" in given else None,
             limit=min(max(int(given.get("limit", "100")), 1), MOST_ROWS),
@@ -87,14 +116,8 @@ def _query(asked: Asked) -> Query:
     except ValueError as error:
         raise CallerError(
             f"the query makes no sense: {error}; since is seconds since 1970, before and limit "
-            "are whole numbers, open is true or false"
+            "are whole numbers"
         ) from error
-
-
-def _flag(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"open={text!r}")
-    return text == "true"
 
 
 def _ledger(asked: Asked) -> Ledger:
@@ -131,6 +154,8 @@ def estate(steward: Steward) -> Estate:
     )
 
 
+_ROWS = dict.fromkeys(("job", "tier", "since", "before", "limit"), ANYTHING)
+
 CALLS: tuple[Call, ...] = (
     Call(
         method="POST",
@@ -162,7 +187,7 @@ CALLS: tuple[Call, ...] = (
         path="/v1/jobs/{job}",
         summary="End a job, or one host of it; a job ends with its last host.",
         act=lambda asked: asked.steward.end_job(asked.names["job"], asked.query.get("host")),
-        queries=("host",),
+        queries={"host": ANYTHING},
     ),
     Call(
         method="PUT",
@@ -197,9 +222,10 @@ CALLS: tuple[Call, ...] = (
     Call(
         method="GET",
         path="/v1/jobs",
-        summary="List the jobs: health, quotas, loans.",
-        act=lambda asked: views.jobs(asked.steward),
+        summary="List the jobs: health, quotas, loans; of one level of health and worse.",
+        act=_jobs,
         answers=Jobs,
+        queries={"level": LEVELS},
     ),
     Call(
         method="GET",
@@ -221,7 +247,7 @@ CALLS: tuple[Call, ...] = (
         summary="List loans and refusals, newest first.",
         act=_ledger,
         answers=Ledger,
-        queries=("job", "tier", "kind", "open", "since", "before", "limit"),
+        queries={**_ROWS, "kind": get_args(EntryKind), "open": ("true", "false")},
     ),
     Call(
         method="GET",
@@ -229,7 +255,7 @@ CALLS: tuple[Call, ...] = (
         summary="List what was decided and why, newest first.",
         act=_decisions,
         answers=Decisions,
-        queries=("job", "tier", "kind", "since", "before", "limit"),
+        queries={**_ROWS, "kind": get_args(DecisionKind)},
     ),
     Call(
         method="GET",

@@ -68,8 +68,15 @@ def _parameters(call: Call) -> list[dict[str, Any]]:
             {"name": n, "in": "path", "required": True, "schema": {"type": "string"}}
             for n in inside
         ),
-        *({"name": n, "in": "query", "schema": {"type": "string"}} for n in call.queries),
+        *(
+            {"name": n, "in": "query", "schema": _text_of(values)}
+            for n, values in call.queries.items()
+        ),
     ]
+
+
+def _text_of(values: Sequence[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(values)} if values else {"type": "string"}
 
 
 def _content(schema: Any, others: Iterable[str]) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class Service:
         return answer
 
     async def _answer(self, call: Call, request: Request) -> Response:
+        call.check(request.query_params)
         message = None
         if call.takes is not None:
             message = await read_message(request, call.takes, most_bytes=call.most_bytes)
