@@ -143,6 +143,9 @@ def test_other_nonsense_is_refused_too(desk: Desk, changed: dict[str, Any]) -> N
         {"iteration": -1},
         {"host": ""},
         {"title": "x" * 257},
+        {"title": "\x1b[31m"},
+        {"title": "two\nlines"},
+        {"title": "\u202ebackwards"},
     ],
 )
 def test_an_announcement_that_makes_no_sense_is_refused(

@@ -54,7 +54,10 @@ def check_job(job: str, message: JobAnnounced) -> None:
     _check_tiers("guaranteed", message.guaranteed)
     _check_list("upcoming_bytes", message.upcoming_bytes, MOST_UPCOMING_AT_START)
     _require(0 < message.weight < MOST_NUMBER, f"weight={message.weight!r:.32} must be above 0")
-    _require(len(message.title) <= _LONGEST_NAME, f"title is longer than {_LONGEST_NAME}")
+    _require(
+        len(message.title) <= _LONGEST_NAME and message.title.isprintable(),
+        f"title={message.title!r:.64} must be {_LONGEST_NAME} printable characters at most",
+    )
     _require(
         1 <= message.hosts <= min(message.world, _MOST_HOSTS),
         f"hosts={message.hosts!r:.32} must be 1 to world={message.world!r:.32}, "
