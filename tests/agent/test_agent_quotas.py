@@ -165,6 +165,24 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
     assert up == "up"
 
 
+@pytest.mark.parametrize("held", ["hdd", "link"])
+def test_a_quota_so_small_that_a_batch_outlasts_the_deadline_ends_no_job(
+    dataset: Path, controller: FakeController, held: str
+) -> None:
+    with (
+        held_agent(dataset, controller, 0, "--tier", "link=1GB/s") as agent,
+        loading(dataset, agent, timeout_s=1.5, patience_s=0.3, grace_s=0.9) as loader,
+    ):
+        quota = {loader.job.spec.id: {held: 2 * size_of(dataset)}}
+        controller.orders = AgentOrders(quotas=quota, every_s=0.05)
+        eventually(in_force(agent, controller), 2.0)
+        taken = [batch.step for batch, _ in zip(loader, range(3), strict=False)]
+        counts = loader.summary().counts
+    assert taken == [0, 1, 2]
+    assert counts.hedged == counts.local == 0
+    assert loader.statistics().summary.wait_s > 2 * BATCH / 2 * 0.8
+
+
 def test_a_link_holds_back_what_is_sent(dataset: Path, controller: FakeController) -> None:
     with (
         held_agent(dataset, controller, 0, "--tier", "link=1GB/s") as agent,

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from headrace.client import limiter as module
+from headrace.client.held import Held
 from headrace.client.limiter import BURST_S, DirectLimiter
 
 
@@ -19,7 +20,7 @@ def waiting(limiter: DirectLimiter, nbytes: int) -> tuple[threading.Thread, list
 
 
 def test_without_a_quota_nothing_waits_and_bytes_are_counted() -> None:
-    limiter = DirectLimiter()
+    limiter = DirectLimiter(Held())
     assert limiter.wait(10**12) == 0.0
     assert limiter.read_bytes == 10**12
     assert limiter.bytes_per_s is None
@@ -27,7 +28,7 @@ def test_without_a_quota_nothing_waits_and_bytes_are_counted() -> None:
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_all_threads_together_keep_the_rate(threads: int) -> None:
-    limiter = DirectLimiter()
+    limiter = DirectLimiter(Held())
     limiter.set_rate(1e6)
     begin = time.monotonic()
     workers = [
@@ -44,7 +45,7 @@ def test_all_threads_together_keep_the_rate(threads: int) -> None:
 
 
 def test_a_higher_rate_lets_go_of_those_who_wait() -> None:
-    limiter = DirectLimiter()
+    limiter = DirectLimiter(Held())
     limiter.set_rate(1.0)
     limiter.wait(10**6)
     thread, waited = waiting(limiter, 1)
@@ -56,7 +57,7 @@ def test_a_higher_rate_lets_go_of_those_who_wait() -> None:
 
 def test_lifting_the_limit_or_closing_lets_everybody_through() -> None:
     for end in (lambda limiter: limiter.set_rate(None), lambda limiter: limiter.close()):
-        limiter = DirectLimiter()
+        limiter = DirectLimiter(Held())
         limiter.set_rate(1.0)
         limiter.wait(10**6)
         thread, waited = waiting(limiter, 1)
@@ -68,6 +69,6 @@ def test_lifting_the_limit_or_closing_lets_everybody_through() -> None:
 
 def test_no_sample_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LONGEST_S", 0.05)
-    limiter = DirectLimiter()
+    limiter = DirectLimiter(Held())
     limiter.set_rate(0.0)
     assert 0.04 < limiter.wait(10) + limiter.wait(10) < 5

@@ -12,6 +12,7 @@ from headrace.client.batch import Batch
 from headrace.client.counts import Counts
 from headrace.client.crew import WHEN_IDLE, Crew
 from headrace.client.gather import Gathered
+from headrace.client.held import Held
 from headrace.client.pace import Pace, Patience, Reading
 from headrace.client.prefetch import Prefetcher, PrefetchLimits
 from headrace.core.errors import CallerError, DeadlineError
@@ -43,7 +44,7 @@ class Scripted:
 
 
 def prefetching(gatherers: list[Scripted], *, steps: int = 8, budget: int = 1 << 30) -> Prefetcher:
-    prefetcher = Prefetcher(0, PrefetchLimits(steps=steps, budget_bytes=budget))
+    prefetcher = Prefetcher(0, PrefetchLimits(steps=steps, budget_bytes=budget), Held())
     prefetcher.start(gatherers)
     return prefetcher
 

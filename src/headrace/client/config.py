@@ -139,7 +139,7 @@ class LoaderConfig:
     """One in so many samples made by agents is made again here and compared; 0 for none."""
 
     timeout_s: float = 600.0
-    """Longest wait for one batch [s]."""
+    """Longest wait for one batch, beside the time that the job's quota holds it back [s]."""
 
     trace: str | Path | None = None
     """File that one record per step is written to (Arrow IPC); None for none."""

@@ -22,6 +22,7 @@ from headrace.client.batch import Batch, Replaced
 from headrace.client.counts import Counts
 from headrace.client.crew import Crew
 from headrace.client.fleet import Fleet
+from headrace.client.held import Held
 from headrace.client.inbox import Delivery, Inbox
 from headrace.client.maker import Made, Maker, raw_fields
 from headrace.client.member import Member
@@ -75,8 +76,9 @@ class Workshop:
     patience: Patience
     checks: SpotChecks
     tail: Tail
+    held: Held
     timeout_s: float
-    """Longest time that one step may take [s]."""
+    """Longest time that one step may take, beside what the job's quota holds it back [s]."""
 
     closed: Callable[[], bool]
 
@@ -103,6 +105,9 @@ class _Call:
     visits: dict[Visit, SampleKey]
     """Asked for and not yet answered."""
 
+    hedge_at: float
+    """When what is still owed is made here; infinite: it is being made."""
+
     answer: Answer | None = None
     frames: int = 0
 
@@ -117,7 +122,8 @@ class _Work:
     begin: float
     begin_cpu: float
     hedge_at: float
-    give_up_at: float
+    """When agents have had the time that they get."""
+
     lengths: Mapping[int, int]
     """Sample → its stored bytes."""
 
@@ -143,7 +149,7 @@ class Gatherer:
         Raises:
             CorruptSampleError: a sample is corrupt and the job's policy is ``raise``.
             AuthError: an agent refuses the token.
-            DeadlineError: the step was not complete within ``timeout_s``.
+            DeadlineError: the step was not complete within ``timeout_s``, and no quota was why.
             ClosedError: the loader was closed meanwhile.
         """
         work = self._begin(step)
@@ -184,7 +190,6 @@ class Gatherer:
             begin=now,
             begin_cpu=time.thread_time(),
             hedge_at=now + wait_s + shop.patience.grace_s,
-            give_up_at=now + shop.timeout_s,
             lengths=dict(
                 zip(
                     shard.samples.tolist(),
@@ -213,7 +218,8 @@ class Gatherer:
 
     def _ask(self, work: _Work, share: Share) -> None:
         connection = self._connection(share.member)
-        call = _Call(share, connection, {(key.sample, key.epoch): key for key in share.keys})
+        visits = {(key.sample, key.epoch): key for key in share.keys}
+        call = _Call(share, connection, visits, work.hedge_at)
         try:
             body = msgspec.json.encode(self._request(work.step, share))
             connection.send("POST", f"/v1/jobs/{self._shop.job.spec.id}/fetch", body)
@@ -250,10 +256,10 @@ class Gatherer:
         if self._shop.closed():
             raise ClosedError("closed")
         now = time.monotonic()
-        if now >= work.give_up_at:
+        if now >= self._shop.held.deadline(work.begin, self._shop.timeout_s):
             raise DeadlineError(self._overdue(work))
-        if now >= work.hedge_at:
-            self._hedge(work)
+        for call in [call for call in work.calls if now >= call.hedge_at]:
+            self._hedge(work, call)
         for number in self._wait(work, now):
             if number == self._inbox.fileno():
                 for delivery in self._inbox.take():
@@ -268,7 +274,8 @@ class Gatherer:
         poll.register(self._inbox.fileno(), select.POLLIN)
         for call in work.calls:
             poll.register(call.connection.fileno(), select.POLLIN)
-        timeout_s = min(POLL_S, max(work.hedge_at - now, 0.0) or POLL_S)
+        hedge_at = min((call.hedge_at for call in work.calls), default=math.inf)
+        timeout_s = min(POLL_S, max(hedge_at - now, 0.0) or POLL_S)
         return [number for number, _ in poll.poll(timeout_s * 1000)]
 
     def _read(self, work: _Work, number: int) -> None:
@@ -276,7 +283,7 @@ class Gatherer:
         call = next((call for call in work.calls if call.connection.fileno() == number), None)
         try:
             if call is not None:
-                call.connection.set_read_timeout(self._stall_s(work))
+                call.connection.set_read_timeout(self._stall_s(call))
             while call is not None:
                 if call.answer is None:
                     call.answer = call.connection.receive()
@@ -290,9 +297,9 @@ class Gatherer:
             work.calls.remove(call)
             self._lose(work, call, error)
 
-    def _stall_s(self, work: _Work) -> float:
+    def _stall_s(self, call: _Call) -> float:
         """Return how long the rest of a frame may take to come: nothing else is done meanwhile."""
-        left_s = work.hedge_at - time.monotonic()
+        left_s = call.hedge_at - time.monotonic()
         least_s = self._shop.patience.grace_s
         return left_s if least_s < left_s < math.inf else least_s
 
@@ -316,11 +323,12 @@ class Gatherer:
     def _wait_longer(self, work: _Work, call: _Call) -> None:
         """Leave an agent the time again: what it owes is held back by the job's own quota.
 
-        To read it here instead would take from the same quota; ``timeout_s`` still ends it.
+        To read it here instead would take from the same quota.
         """
         call.frames += 1
+        self._shop.held.note()
         again_s = self._wait_s(work.step) + self._shop.patience.grace_s
-        work.hedge_at = max(work.hedge_at, time.monotonic() + again_s)
+        call.hedge_at = max(call.hedge_at, time.monotonic() + again_s)
 
     def _take_frame(
         self, work: _Work, member: Member, key: SampleKey, header: FrameHeader, buffers: Buffers
@@ -369,16 +377,15 @@ class Gatherer:
         for key in call.visits.values():
             self._make_here(work, key, "hedged")
 
-    def _hedge(self, work: _Work) -> None:
-        """Make here what agents still owe; whoever is first wins."""
-        work.hedge_at = math.inf
-        for call in list(work.calls):
-            for key in call.visits.values():
-                self._make_here(work, key, "hedged")
-            if not call.frames:
-                late = DeadlineError(f"agent {call.share.member.name}: nothing came in time")
-                work.calls.remove(call)
-                self._lose(work, call, late)
+    def _hedge(self, work: _Work, call: _Call) -> None:
+        """Make here what an agent still owes; whoever is first wins."""
+        call.hedge_at = math.inf
+        for key in call.visits.values():
+            self._make_here(work, key, "hedged")
+        if not call.frames:
+            late = DeadlineError(f"agent {call.share.member.name}: nothing came in time")
+            work.calls.remove(call)
+            self._lose(work, call, late)
 
     def _make_here(self, work: _Work, key: SampleKey, how: str) -> None:
         maker = self._shop.maker

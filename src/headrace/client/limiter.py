@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from headrace.client.held import SIGN_S, Held
 from headrace.core.clock import Clock, SystemClock
 from headrace.policy.bucket import TokenBucket
 
@@ -17,23 +18,18 @@ LONGEST_S = 10.0
 class DirectLimiter:
     """One budget for all threads that read from storage. Thread-safe; no limit until one is set."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, held: Held, clock: Clock | None = None) -> None:
+        self._held = held
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
         self._bucket: TokenBucket | None = None
         self._closed = False
         self._read_bytes = 0
-        self._waiting = 0
 
     @property
     def read_bytes(self) -> int:
         """What was let through since the start [bytes]."""
         return self._read_bytes
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether somebody waits for the quota now."""
-        return self._waiting > 0
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -50,11 +46,7 @@ class DirectLimiter:
             if self._bucket is None:
                 return 0.0
             begin = self._clock.now()
-            self._waiting += 1
-            try:
-                self._wait_for(nbytes, begin + LONGEST_S)
-            finally:
-                self._waiting -= 1
+            self._wait_for(nbytes, begin + LONGEST_S)
             return self._clock.now() - begin
 
     def set_rate(self, bytes_per_s: float | None) -> None:
@@ -82,4 +74,5 @@ class DirectLimiter:
             if now >= deadline:
                 self._bucket.charge(nbytes, now)
                 return
-            self._changed.wait(min(self._bucket.free_at(now), deadline) - now)
+            self._held.note()
+            self._changed.wait(min(self._bucket.free_at(now) - now, deadline - now, SIGN_S))

@@ -11,6 +11,7 @@ from headrace.client.counts import Counts
 from headrace.client.crew import Crew
 from headrace.client.fleet import AgentStatistics, Fleet
 from headrace.client.gather import Gathered, Gatherer, Workshop
+from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
 from headrace.client.maker import Maker
 from headrace.client.memory import memory_for_batches
@@ -66,15 +67,17 @@ class Machinery:
             message=self._registration(),
         )
         allowed = allowed_ops(job)
-        fetch_raw = RawFetch(
-            job.spec.id, self._fleet, self.pace, rank=config.rank, world=config.world
+        self._held = Held()
+        self._fetch_raw = RawFetch(
+            job.spec.id, self._fleet, self.pace, self._held, rank=config.rank, world=config.world
         )
-        self._limiter = DirectLimiter()
+        self._limiter = DirectLimiter(self._held)
         self._maker = Maker(
             job,
             self._targets,
-            fetch_raw=fetch_raw,
+            fetch_raw=self._fetch_raw,
             limiter=self._limiter,
+            held=self._held,
             allowed_ops=allowed,
         )
         self._checks = SpotChecks(
@@ -150,6 +153,7 @@ class Machinery:
         if self._prefetcher is not None:
             self._prefetcher.stop()
         self._limiter.close()
+        self._fetch_raw.close()
         self._crew.close(JOIN_S)
         if self._reporter is not None:
             self._reporter.close(GOODBYE_S)
@@ -169,7 +173,7 @@ class Machinery:
         limits = PrefetchLimits(
             steps=self._config.prefetch_steps, budget_bytes=self._config.prefetch_bytes
         )
-        prefetcher = Prefetcher(step, limits)
+        prefetcher = Prefetcher(step, limits, self._held)
         shop = self._workshop(prefetcher)
         prefetcher.start([Gatherer(shop) for _ in range(self._threads())])
         return prefetcher
@@ -188,6 +192,7 @@ class Machinery:
             patience=Patience(config.patience_s, config.grace_s),
             checks=self._checks,
             tail=self._tail,
+            held=self._held,
             timeout_s=config.timeout_s,
             closed=prefetcher.stopped,
         )
@@ -210,6 +215,7 @@ class Machinery:
             shape,
             pace=self.pace,
             limiter=self._limiter,
+            held=self._held,
             queue_capacity=self._queue_capacity,
         )
 

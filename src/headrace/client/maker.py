@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from headrace.client.complaints import Complaints
+from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
@@ -31,7 +32,8 @@ TRIES = 8
 about 17 s where each fails at once."""
 
 TRY_FOR_S = 20.0
-"""No further attempt is begun after so long: a store that waits by itself has been patient [s]."""
+"""No further attempt is begun after so long, beside the time that the job's quota takes: a store
+that waits by itself has been patient [s]."""
 
 RETRY_DELAY_S = 0.2
 LONGEST_DELAY_S = 5.0
@@ -92,14 +94,16 @@ class Maker:
         targets: Mapping[str, int],
         *,
         fetch_raw: FetchRaw,
-        limiter: DirectLimiter | None = None,
+        limiter: DirectLimiter,
+        held: Held,
         allowed_ops: tuple[str, ...] = (),
         pause: Pause = time.sleep,
     ) -> None:
         self._job = job
         self._targets = targets
         self._fetch_raw = fetch_raw
-        self._limiter = limiter or DirectLimiter()
+        self._limiter = limiter
+        self._held = held
         self._allowed_ops = allowed_ops
         self._pause = pause
         self._complaints = Complaints()
@@ -243,7 +247,7 @@ class Maker:
             try:
                 return read()
             except RemoteError as error:
-                if time.monotonic() - begin > TRY_FOR_S:
+                if time.monotonic() > self._held.deadline(begin, TRY_FOR_S):
                     raise
                 self._complaints.warn("unreadable", f"{error}; trying again for a while")
                 self._pause(delay_s)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.client.gather import Gathered
+from headrace.client.held import Held
 from headrace.client.joining import join_all
 from headrace.core.errors import CallerError, DeadlineError
 
@@ -49,8 +50,9 @@ class PrefetchLimits:
 class Prefetcher:
     """Makes steps ahead. ``take`` is for one thread; everything else is thread-safe."""
 
-    def __init__(self, first_step: int, limits: PrefetchLimits) -> None:
+    def __init__(self, first_step: int, limits: PrefetchLimits, held: Held) -> None:
         self._limits = limits
+        self._held = held
         self._next = first_step
         self._ready: dict[int, Gathered | BaseException] = {}
         self._making = 0
@@ -73,15 +75,15 @@ class Prefetcher:
 
         Raises:
             CallerError: the prefetcher was stopped.
-            DeadlineError: it did not come within ``timeout_s``.
+            DeadlineError: it did not come within ``timeout_s``, and no quota was why.
             BaseException: whatever making the step ended with.
         """
-        deadline = time.monotonic() + timeout_s
+        begin = time.monotonic()
         with self._changed:
             while step not in self._ready:
                 if self._stopped:
                     raise CallerError(f"the loader was closed while step {step} was waited for")
-                left = deadline - time.monotonic()
+                left = self._held.deadline(begin, timeout_s) - time.monotonic()
                 if left <= 0:
                     raise DeadlineError(f"step {step} did not come within {timeout_s:g} s")
                 self._changed.wait(min(left, 1.0))

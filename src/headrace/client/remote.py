@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import quote
@@ -10,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.client.fleet import Fleet
+from headrace.client.held import Held
 from headrace.client.maker import raw_fields
 from headrace.client.member import Member
 from headrace.client.pace import Pace
@@ -17,6 +17,7 @@ from headrace.core.draws import SampleKey
 from headrace.core.errors import (
     AgentUnavailableError,
     AuthError,
+    CallerError,
     CorruptSampleError,
     DeadlineError,
     RefusedError,
@@ -31,9 +32,6 @@ from headrace.wire.messages import FetchRequest
 
 HASTE_S = 5.0
 """Longest wait for an agent's index before another agent is asked for it [s]."""
-
-HELD_LONGEST_S = 120.0
-"""Longest wait for one sample that the job's quota holds back [s]."""
 
 MAX_INDEX_BYTES = 1 << 32
 """Longest index that is taken from an agent [bytes]."""
@@ -73,30 +71,17 @@ def _index_bytes(url: str, endpoint: Endpoint) -> bytes:
         connection.close()
 
 
-def _first_sample(answer: Answer, member: Member) -> tuple[FrameHeader, Sequence[memoryview]]:
-    """Return the first frame that is not about the job's quota.
-
-    Raises:
-        DeadlineError: the quota holds it back for too long.
-    """
-    deadline = time.monotonic() + HELD_LONGEST_S
-    while time.monotonic() < deadline:
-        header, buffers = read_frame(answer, fresh_memory)
-        if header.kind != "held":
-            return header, buffers
-    raise DeadlineError(
-        f"agent {member.name}: the job's quota held a sample back for {HELD_LONGEST_S:g} s; is it "
-        "far too small for this job?"
-    )
-
-
 class RawFetch:
     """Gets the encoded fields of single samples from whichever agent answers first in line."""
 
-    def __init__(self, job: str, fleet: Fleet, pace: Pace, *, rank: int, world: int) -> None:
+    def __init__(
+        self, job: str, fleet: Fleet, pace: Pace, held: Held, *, rank: int, world: int
+    ) -> None:
         self._path = f"/v1/jobs/{job}/fetch"
         self._fleet = fleet
         self._pace = pace
+        self._held = held
+        self._closed = False
         self._rank = rank
         self._world = world
 
@@ -106,6 +91,7 @@ class RawFetch:
         Raises:
             CorruptSampleError: an agent found that it is none.
             StorageError, AgentUnavailableError: no agent could read it.
+            CallerError: it was closed while the job's quota held the sample back.
         """
         failure: RemoteError = AgentUnavailableError(
             "no agent is up, and this host does not see the dataset's files"
@@ -121,7 +107,7 @@ class RawFetch:
         connection = Connection(member.endpoint)
         try:
             connection.send("POST", self._path, msgspec.json.encode(self._request(key)))
-            header, buffers = _first_sample(connection.receive(), member)
+            header, buffers = self._first_sample(connection.receive())
         finally:
             connection.close()
         if header.kind == "raw":
@@ -129,6 +115,19 @@ class RawFetch:
         if header.code == "corrupt":
             raise CorruptSampleError(header.reason)
         raise StorageError(f"agent {member.name}: {header.reason or 'no sample came'}")
+
+    def close(self) -> None:
+        """Wait no longer for the job's quota: the loader ends."""
+        self._closed = True
+
+    def _first_sample(self, answer: Answer) -> tuple[FrameHeader, Sequence[memoryview]]:
+        """Return the first frame that is not about the job's quota."""
+        while not self._closed:
+            header, buffers = read_frame(answer, fresh_memory)
+            if header.kind != "held":
+                return header, buffers
+            self._held.note()
+        raise CallerError("the loader was closed while the job's quota held a sample back")
 
     def _request(self, key: SampleKey) -> FetchRequest:
         reading = self._pace.read()

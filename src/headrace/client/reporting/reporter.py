@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.client.counts import Counts
+from headrace.client.held import Held
 from headrace.client.joining import join_all
 from headrace.client.limiter import DirectLimiter
 from headrace.client.pace import Pace
@@ -66,6 +67,7 @@ class Reporter:
         *,
         pace: Pace,
         limiter: DirectLimiter,
+        held: Held,
         queue_capacity: Callable[[], int],
     ) -> None:
         self._job = job
@@ -73,6 +75,7 @@ class Reporter:
         self._shape = shape
         self._pace = pace
         self._limiter = limiter
+        self._held = held
         self._queue_capacity = queue_capacity
         self._forecast = Forecast(job, rank=shape.rank, world=shape.world)
         self._latencies = Latencies()
@@ -227,7 +230,7 @@ class Reporter:
         """Return what there is to tell of a step that is still waited for."""
         step, since = self._asked or (self._next_step(), now)
         waited_s = now - since
-        counts = Counts(throttled_s=waited_s if self._limiter.holds_back else 0.0)
+        counts = Counts(throttled_s=waited_s if self._held.is_on() else 0.0)
         return Moment(self._iterations, step, waited_s, 0, counts)
 
     def _obey(self, voice: Voice) -> None:
