@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from headrace.cli.main import run
+from headrace.cli.simulate import LINE_S, Lines
+from headrace.sim.world import World
 
 TINY = """
 title = "tiny"
@@ -78,14 +86,109 @@ def test_json_on_standard_output_leaves_tables_to_standard_error(
     [
         (["--policy", "predictiv"], "did you mean 'predictive'?"),
         (["--days", "0"], "--days"),
+        (["--days", "-1"], "--days"),
+        (["--days", "nan"], "days=nan"),
+        (["--days", "inf"], "days=inf"),
+        (["--days", "1e-9"], "less than one quantum_s"),
+        (["--seed", "-1"], "--seed"),
         (["--processes", "0"], "--processes"),
+        (["--json", "/nowhere/found.json"], "there is no directory /nowhere; make it"),
+        (["--json", "/"], "it is a directory; name a file in it"),
+        (["--plots", "/dev/null/plots"], "/dev/null is a file; name another directory"),
     ],
 )
-def test_a_wrong_call_is_refused_with_exit_code_2(
-    scenario: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_a_wrong_call_is_refused_before_anything_is_simulated(
+    scenario: str,
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(World, "run", lambda *_, **__: pytest.fail("a world ran"))
     assert run(["simulate", scenario, *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--json", "--plots"])
+def test_a_place_that_may_not_be_written_to_is_refused_at_once(
+    scenario: str,
+    tmp_path: Path,
+    option: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(World, "run", lambda *_, **__: pytest.fail("a world ran"))
+    monkeypatch.setattr(os, "access", lambda _, mode: mode != os.W_OK)
+    assert run(["simulate", scenario, option, str(tmp_path / "new")]) == 2
+    assert f"{tmp_path} is not yours to write to" in capsys.readouterr().err
+
+
+def test_drawings_without_matplotlib_are_refused_at_once(
+    scenario: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(World, "run", lambda *_, **__: pytest.fail("a world ran"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert run(["simulate", scenario, "--plots", str(tmp_path / "new")]) == 2
+    assert "pip install 'headrace[demo]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            "[limits]\npredictiv = false",
+            "limits: unknown key 'predictiv'; did you mean 'predictive'?",
+        ),
+        ("[troubles.checkpoints]\ntier = 'sdd'", "is neither ssd nor hdd"),
+    ],
+)
+def test_a_wrong_scenario_is_refused_before_anything_is_simulated(
+    scenario: str,
+    more: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(World, "run", lambda *_, **__: pytest.fail("a world ran"))
+    with Path(scenario).open("a") as file:
+        file.write(more)
+    assert run(["simulate", scenario]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_the_command_and_all_its_processes_without_a_traceback(
+    scenario: str,
+) -> None:
+    call = [sys.executable, "-m", "headrace", "simulate", scenario, "--days", "1000"]
+    options = ["--policy", "static", "--policy", "aimd", "--processes", "2"]
+    command = subprocess.Popen(
+        [*call, *options], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        end = time.monotonic() + 30
+        while len(children := psutil.Process(command.pid).children()) < 3:
+            assert time.monotonic() < end, "no children"
+            time.sleep(0.02)
+        os.killpg(command.pid, signal.SIGINT)
+        said = command.communicate(timeout=30)[1]
+    finally:
+        command.kill()
+    assert command.returncode == 130
+    assert said.splitlines()[-1] == "headrace: interrupted"
+    assert "Traceback" not in said
+    assert not any(child.is_running() for child in psutil.wait_procs(children, timeout=10)[1])
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    lines: list[str] = []
+    now = [0.0]
+    tell = Lines(200.0, lines.append, clock=lambda: now[0])
+    for name, now[0], far_s in (("a", 1, 10), ("b", LINE_S, 50), ("a", LINE_S + 1, 100)):
+        tell(name, far_s)
+    assert lines == ["a 5%, b 25%"]
 
 
 def test_a_scenario_that_is_not_there_is_the_callers_fault(

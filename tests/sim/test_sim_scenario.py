@@ -69,7 +69,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(
         ({"groups": {"vision": GROUP | {"link": "wam"}}}, "not in hardware.links"),
         ({"groups": {"vision": GROUP | {"count": "three"}}}, "count"),
         ({"seed": -1}, "seed"),
-        ({"days": 1e-6}, "less than one quantum_s=1; simulate more days"),
+        ({"days": 1e-6}, "less than one quantum_s=1, or no number; simulate"),
         ({"days": float("inf")}, "test: days: inf is no number"),
         ({"hardware": {"ssd": {}, "hdd": {}, "links": {"hdd": 1e8}}}, "links.hdd has the name"),
         ({"troubles": {"checkpoints": {"tier": "sdd"}}}, "checkpoints.tier='sdd' is neither"),

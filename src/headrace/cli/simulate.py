@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +15,15 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from headrace.cli.outputs import require_writable_file, require_writable_folder
 from headrace.core.errors import CallerError, StorageError
 
 if TYPE_CHECKING:
     from headrace.sim.contest import Outcome, Seen
     from headrace.sim.scenario import Scenario
+
+LINE_S = 10.0
+"""Where there is no terminal, progress is told at most once in so long [s]."""
 
 
 @click.command()
@@ -25,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--policy", "names", multiple=True, metavar="NAME", help="Run this one; repeatable.")
 @click.option("--ablations", is_flag=True, help="Also run headrace without single abilities.")
 @click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Simulated time.")
-@click.option("--seed", type=int, help="Of jobs and mishaps, instead of the scenario's.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Of jobs and mishaps, instead of the scenario's."
+)
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
@@ -68,6 +76,7 @@ def command(
     from headrace.sim.tables import outcome_tables
 
     setting = _setting(scenario, days=days, seed=seed)
+    _require_outputs(json_file, plots)
     chosen = tuple(dict.fromkeys([*(names or CONTENDERS), *(ABLATIONS if ablations else ())]))
     errors = Console(stderr=True)
     with _progress(errors, setting, chosen) as seen:
@@ -111,22 +120,54 @@ def _setting(path: Path, *, days: float | None, seed: int | None) -> Scenario:
     )
 
 
+def _require_outputs(json_file: str | None, plots: Path | None) -> None:
+    """Refuse what would only be found wrong when the policies have run."""
+    if json_file:
+        require_writable_file(json_file)
+    if plots:
+        require_writable_folder(plots)
+        if importlib.util.find_spec("matplotlib") is None:
+            raise CallerError("--plots needs matplotlib; run pip install 'headrace[demo]'")
+
+
 @contextmanager
 def _progress(console: Console, scenario: Scenario, names: tuple[str, ...]) -> Iterator[Seen]:
-    """Show one bar per policy on a terminal; elsewhere nothing."""
+    """Show one bar per policy on a terminal; elsewhere a line now and then."""
+    if not console.is_terminal:
+        yield Lines(scenario.duration_s, lambda line: click.echo(line, err=True))
+        return
     columns = (TextColumn("{task.description:>15}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+    with Progress(*columns, console=console) as bars:
         tasks = {name: bars.add_task(name, total=scenario.duration_s) for name in names}
         yield lambda name, now_s: bars.update(tasks[name], completed=now_s)
 
 
-def _draw(scenario: Scenario, outcomes: Mapping[str, Outcome], folder: Path) -> None:
-    try:
-        from headrace.sim.drawings import drawings
+class Lines:
+    """Tells in one line how far all policies are, at most once in ``LINE_S``."""
 
-        drawn = drawings(scenario, outcomes)
-    except ImportError as error:
-        raise CallerError("--plots needs matplotlib; run pip install 'headrace[demo]'") from error
+    def __init__(
+        self,
+        duration_s: float,
+        write: Callable[[str], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._duration_s, self._write, self._clock = duration_s, write, clock
+        self._told_at = clock()
+        self._done: dict[str, float] = {}
+
+    def __call__(self, name: str, now_s: float) -> None:
+        """Take in how far a policy is [s]."""
+        self._done[name] = now_s / self._duration_s
+        if self._clock() >= self._told_at + LINE_S:
+            self._told_at = self._clock()
+            self._write(", ".join(f"{one} {far:.0%}" for one, far in self._done.items()))
+
+
+def _draw(scenario: Scenario, outcomes: Mapping[str, Outcome], folder: Path) -> None:
+    from headrace.sim.drawings import drawings
+
+    drawn = drawings(scenario, outcomes)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, svg in drawn.items():

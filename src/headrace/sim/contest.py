@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.queues
-import os
-import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from headrace.core.media import TierName
+from headrace.sim.apart import Tell, run_apart
 from headrace.sim.contenders import Given, contender
 from headrace.sim.injections import SETTLED_S, draw_episodes
 from headrace.sim.measures import Figures, figures_of
@@ -29,8 +26,6 @@ shorter; their operator watches the last third, when caches have settled [s]."""
 
 TIMELINE_BINS = 168
 """Points of an outcome's timeline: hours, where a week is simulated."""
-
-_POLL_S = 0.2
 
 Seen: TypeAlias = Callable[[str, float], None]
 """Told a contender's name and its simulated time [s]."""
@@ -56,19 +51,19 @@ def run_contest(
 
     Raises:
         CallerError: a name is unknown.
+        RemoteError: a process that ran a contender was killed.
     """
     for name in names:
         contender(name)
     needs = observed_needs(scenario)
+    runs = {name: partial(run_one, scenario, name, needs) for name in names}
     if processes == 1 or len(names) == 1:
-        return {name: run_one(scenario, name, needs, seen=seen) for name in names}
-    return _run_apart(scenario, names, needs, processes, seen)
+        return {name: run(partial(seen, name)) for name, run in runs.items()}
+    return run_apart(runs, processes=processes, seen=seen)
 
 
-def run_one(
-    scenario: Scenario, name: str, needs: Needs, *, seen: Seen = lambda *_: None
-) -> Outcome:
-    """Run one contender."""
+def run_one(scenario: Scenario, name: str, needs: Needs, seen: Tell = lambda _: None) -> Outcome:
+    """Run one contender; ``seen`` is told the simulated time [s]."""
     began_s, who = time.perf_counter(), contender(name)
     world = World(
         scenario.estate(),
@@ -79,7 +74,7 @@ def run_one(
         seed=scenario.seed,
         quantum_s=scenario.quantum_s,
     )
-    recording = world.run(scenario.duration_s, progress=lambda now_s: seen(name, now_s))
+    recording = world.run(scenario.duration_s, progress=seen)
     return Outcome(
         name=name,
         figures=figures_of(recording, settled_s=SETTLED_S),
@@ -116,51 +111,3 @@ def _timeline(recording: Recording) -> Floats:
     total_s = idle_s + busy_s
     share: Floats = np.divide(idle_s, total_s, out=np.zeros(TIMELINE_BINS), where=total_s > 0)
     return share
-
-
-# In processes of their own
-
-
-def _run_apart(
-    scenario: Scenario, names: Sequence[str], needs: Needs, processes: int, seen: Seen
-) -> dict[str, Outcome]:
-    context = multiprocessing.get_context("spawn")
-    news: multiprocessing.queues.Queue[tuple[str, float]] = context.Queue()
-    with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=_remember, initargs=(news,)
-    ) as pool:
-        runs = {name: pool.submit(_run_and_tell, scenario, name, needs) for name in names}
-        for name, now_s in _until_done(news, list(runs.values())):
-            seen(name, now_s)
-        return {name: run.result() for name, run in runs.items()}
-
-
-def _until_done(
-    news: multiprocessing.queues.Queue[tuple[str, float]], runs: Sequence[Future[Outcome]]
-) -> Iterator[tuple[str, float]]:
-    while not all(run.done() for run in runs):
-        try:
-            yield news.get(timeout=_POLL_S)
-        except queue.Empty:
-            continue
-
-
-_news: multiprocessing.queues.Queue[tuple[str, float]] | None = None
-"""Of a process that runs contenders: where it tells how far it is."""
-
-
-def _remember(news: multiprocessing.queues.Queue[tuple[str, float]]) -> None:
-    global _news  # noqa: PLW0603 - an initializer can leave things nowhere else
-    _news = news
-
-
-def _run_and_tell(scenario: Scenario, name: str, needs: Needs) -> Outcome:
-    return run_one(scenario, name, needs, seen=_tell)
-
-
-def _tell(name: str, now_s: float) -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():
-        os._exit(1)  # it was killed: nobody wants the outcome, or would end this process
-    if _news is not None:
-        _news.put((name, now_s))

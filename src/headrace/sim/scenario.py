@@ -6,6 +6,7 @@ world takes. Everything that is drawn follows from the seed, so all policies mee
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -182,10 +183,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.groups:
             raise ConfigError("a scenario needs at least one table [groups.NAME]")
-        if self.duration_s < self.quantum_s:
+        if not self.quantum_s <= self.duration_s < inf:
             raise ConfigError(
-                f"{self.duration_s:g} s are less than one quantum_s={self.quantum_s:g}; simulate "
-                "more days"
+                f"days={self.days:g} is less than one quantum_s={self.quantum_s:g}, or no number; "
+                "simulate 0.01 days or more"
             )
         if taken := sorted(_STORAGE & self.hardware.links.keys()):
             raise ConfigError(
