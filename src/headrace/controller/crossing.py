@@ -1,4 +1,7 @@
-"""Which links a job's bytes cross, from what agents sent to it and over which link: pure."""
+"""Which links a job's bytes cross, from what each agent sent to it: pure.
+
+All that an agent sends leaves its host by every link that it offers.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +35,28 @@ class Crossing:
 
 def crossing(agents: Collection[Agent]) -> Crossing:
     """Return which links jobs cross by what agents sent lately."""
-    links = frozenset(
-        offer.tier for agent in agents for offer in agent.offers if offer.media == "link"
-    )
-    if not links:
+    behind: defaultdict[TierName, list[Agent]] = defaultdict(list)
+    for agent in agents:
+        for offer in agent.offers:
+            if offer.media == "link":
+                behind[offer.tier].append(agent)
+    if not behind:
         return Crossing()
-    sent = _added(agent.sent for agent in agents)
-    over = {link: _added(agent.use.get(link, {}) for agent in agents) for link in links}
+    sent = _sent(agents)
+    over = {link: _sent(senders) for link, senders in behind.items()}
     return Crossing(
-        links=links,
+        links=frozenset(behind),
         parts={
-            job: {link: min(over[link].get(job, 0.0) / total, 1.0) for link in links}
+            job: {link: found.get(job, 0.0) / total for link, found in over.items()}
             for job, total in sent.items()
         },
     )
 
 
-def _added(rates: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
+def _sent(agents: Iterable[Agent]) -> Mapping[str, float]:
+    """Return job → what these agents send to it together [B/s]."""
     total: defaultdict[str, float] = defaultdict(float)
-    for of_agent in rates:
-        for job, bytes_per_s in of_agent.items():
+    for agent in agents:
+        for job, bytes_per_s in agent.sent.items():
             total[job] += bytes_per_s
     return total
