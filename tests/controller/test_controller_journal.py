@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import http.client
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 from reporters_for_tests import announced, starving
 
+from headrace.cli.main import run
 from headrace.controller.journal import HostRow, Journal, QuotaRow
 from headrace.controller.local import LocalController
 from headrace.core.errors import CallerError
@@ -66,13 +69,78 @@ def test_people_can_read_it_with_sqlite(tmp_path: Path) -> None:
     plain.close()
 
 
-def test_a_journal_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
+def test_a_journal_of_a_later_version_is_refused_and_not_touched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TOKEN", "t" * 20)
     path = tmp_path / "j.db"
-    with sqlite3.connect(path) as plain:
+    with closing(sqlite3.connect(path)) as plain:
         plain.execute("PRAGMA user_version=99")
-    plain.close()
-    Journal(path).close()
-    assert list(tmp_path.glob("*.damaged-*"))
+        plain.execute("CREATE TABLE host (name TEXT)")
+    before = path.read_bytes()
+    assert run(["controller", "--listen", "127.0.0.1:0", "--journal", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "has format 99, and this controller knows format 1" in said
+    assert "--journal" in said
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["j.db"]
+
+
+def busy(path: Path) -> Journal:
+    """Return a journal that holds a row."""
+    journal = Journal(path)
+    journal.put("quota", "a/hdd", quota(1e6))
+    wait_until(lambda: journal.view().unwritten == 0 and journal.view().nbytes > 0)
+    return journal
+
+
+@pytest.mark.parametrize("endings", [("",), ("-wal",), ("", "-wal", "-shm"), ("folder",)])
+def test_a_journal_whose_files_are_deleted_is_written_anew_with_all_that_it_held(
+    tmp_path: Path, endings: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "inside" / "j.db"
+    journal = busy(path)
+    if endings == ("folder",):
+        shutil.rmtree(path.parent)
+    else:
+        for ending in endings:
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+    wait_until(lambda: "it is written anew" in caplog.text)
+    journal.put("host", "a/h0", HostRow(job="a", announced=announced()))
+    journal.close()
+    again = Journal(path)
+    assert again.kept.quotas == (quota(1e6),)
+    assert [row.job for row in again.kept.hosts] == ["a"]
+    again.close()
+    assert "cannot be written" not in caplog.text
+
+
+def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    journal = busy(path)
+    path.unlink()
+    path.write_text("somebody's")
+    wait_until(lambda: "another file lies in its place" in journal.view().degraded)
+    journal.drop("quota", "a/hdd")
+    journal.put("quota", "b/hdd", quota(2e6))
+    assert path.read_text() == "somebody's"
+    path.unlink()
+    journal.close()
+    again = Journal(path)
+    assert again.kept.quotas == (quota(2e6),)
+    again.close()
+
+
+def test_a_controller_that_ends_says_what_it_could_not_write(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "j.db"
+    journal = busy(path)
+    path.unlink()
+    path.write_text("somebody's")
+    journal.put("quota", "b/hdd", quota(2e6))
+    journal.close()
+    assert "1 changes could not be written" in caplog.text
 
 
 def healthz(controller: LocalController) -> str:

@@ -8,9 +8,10 @@ from typing import assert_never
 import msgspec
 
 from headrace.controller.jobs import Jobs
-from headrace.controller.journal import Journal, Kept, QuotaRow, Table
+from headrace.controller.journal import Journal, Kept, QuotaRow
 from headrace.controller.ledger import Decisions, Ledger, Written
 from headrace.controller.standing import Standing
+from headrace.controller.unwritten import Table
 from headrace.core.media import TierName
 from headrace.policy.reservation.events import (
     Action,

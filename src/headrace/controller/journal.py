@@ -3,8 +3,8 @@
 Each table holds one kind of things: a key and a JSON document, so that ``sqlite3`` shows
 them. Changes are collected and written by a thread, half a second apart, in one transaction:
 a report costs no write, and one that is killed loses half a second. A journal that cannot be
-written (a full disk) keeps nobody from being served: changes stay in memory, the newest of
-each key, until it can be written again.
+written (a full disk) keeps nobody from being served: changes stay in memory until it can be
+written again. One whose file is deleted is written anew, with all that it held.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar, get_args
 
 import msgspec
 
+from headrace.controller.unwritten import Changes, Key, Table, Unwritten
 from headrace.core.errors import CallerError, ConfigError
 from headrace.wire.control import AgentAnnounced, JobAnnounced
 from headrace.wire.estate import Decision, JournalView, LedgerEntry
@@ -38,9 +40,7 @@ RETRY_S = 5.0
 BUSY_S = 2.0
 """Longest wait for another process that holds the file [s]."""
 
-Table = Literal["host", "agent", "quota", "entry", "decision"]
-Key = tuple[Table, str]
-_TABLES: tuple[Table, ...] = ("host", "agent", "quota", "entry", "decision")
+_TABLES: tuple[Table, ...] = get_args(Table)
 _FILES = ("", "-wal", "-shm")
 
 S = TypeVar("S")
@@ -98,84 +98,89 @@ class Journal:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._connection: sqlite3.Connection | None = None
-        self._lock = threading.Lock()
-        self._pending: dict[Key, bytes | None] = {}
         self._ending = threading.Event()
         self._degraded = ""
         self._nbytes = 0
+        self._unwritten = Unwritten()
         self.kept = Kept()
         """What it had when it was opened."""
-        self._writer = threading.Thread(target=self._write_on, name="journal", daemon=True)
         if path is not None:
             self._connection, self.kept = _open_or_begin_anew(path)
+            self._identity = _identity(path)
+            self._unwritten = Unwritten(_keys(self._connection))
+            self._writer = threading.Thread(
+                target=self._write_on, args=(path,), name="journal", daemon=True
+            )
             self._writer.start()
 
     def put(self, table: Table, key: str, row: msgspec.Struct) -> None:
         """Write down a row, soon."""
-        self._change((table, key), msgspec.json.encode(row))
+        if self._path is not None:
+            self._unwritten.put((table, key), msgspec.json.encode(row))
 
     def drop(self, table: Table, key: str) -> None:
         """Forget a row, soon."""
-        self._change((table, key), None)
+        if self._path is not None:
+            self._unwritten.drop((table, key))
 
     def view(self) -> JournalView:
         """Return how it is."""
-        with self._lock:
-            return JournalView(
-                path=str(self._path) if self._path else None,
-                degraded=self._degraded,
-                nbytes=self._nbytes,
-                unwritten=len(self._pending),
-            )
+        return JournalView(
+            path=str(self._path) if self._path else None,
+            degraded=self._degraded,
+            nbytes=self._nbytes,
+            unwritten=len(self._unwritten),
+        )
 
     def close(self) -> None:
         """Write what is left, and let go of the file."""
         self._ending.set()
         if self._path is not None:
             self._writer.join(BUSY_S + RETRY_S)
-        if self._connection is not None:
             self._connection.close()
+            if lost := len(self._unwritten):
+                log.error("%d changes could not be written to %s: they are lost", lost, self._path)
 
-    def _change(self, key: Key, body: bytes | None) -> None:
-        if self._path is not None:
-            with self._lock:
-                self._pending[key] = body
-
-    def _write_on(self) -> None:
+    def _write_on(self, path: Path) -> None:
         wait_s = PERIOD_S
         while not self._ending.wait(wait_s):
-            wait_s = PERIOD_S if self._write() else RETRY_S
-        self._write()
+            wait_s = PERIOD_S if self._write(path) else RETRY_S
+        self._write(path)
 
-    def _write(self) -> bool:
+    def _write(self, path: Path) -> bool:
         """Write what was collected; return whether it could be."""
-        with self._lock:
-            changes, self._pending = self._pending, {}
         try:
-            self._write_all(changes)
+            self._keep_file(path)
+            self._write_changes(path)
         except (sqlite3.Error, OSError) as error:
-            with self._lock:
-                self._pending = changes | self._pending
             self._say_degraded(str(error))
             return False
         self._say_well()
         return True
 
-    def _write_all(self, changes: Mapping[Key, bytes | None]) -> None:
-        if self._path is None or (not changes and not self._degraded):
+    def _keep_file(self, path: Path) -> None:
+        """Make sure that what is written can be found: somebody may have deleted the file."""
+        found = _identity(path)
+        if found == self._identity:
             return
-        if self._connection is None:
-            self._connection = _connect(self._path)
+        if found[0] not in (None, self._identity[0]):
+            raise FileExistsError("another file lies in its place; move that away")
+        self._connection = _written_anew(path, self._connection)
+        self._identity = _identity(path)
+        log.warning("the journal %s was deleted; it is written anew with all that it held", path)
+
+    def _write_changes(self, path: Path) -> None:
+        changes = self._unwritten.take()
+        if not changes and not self._degraded:
+            return
         try:
             with self._connection:
                 _apply(self._connection, changes)
         except sqlite3.Error:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
+            self._unwritten.failed()
             raise
-        self._nbytes = _size(self._path)
+        self._unwritten.written()
+        self._nbytes = _size(path)
 
     def _say_degraded(self, error: str) -> None:
         if not self._degraded:
@@ -232,6 +237,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, Kept]:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S, check_same_thread=False)
     try:
+        _require_format(connection, path)
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute("PRAGMA journal_mode=WAL")
         # What a killed process wrote is safe with the kernel; only a host that loses power
@@ -249,13 +255,36 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _require_format(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse what a later version wrote, before anything of it is touched."""
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found > FORMAT:
+        raise ConfigError(
+            f"the journal {path} has format {found}, and this controller knows format {FORMAT}: "
+            "a later version of headrace wrote it; start that version, or give another file "
+            "with --journal"
+        )
+
+
+def _written_anew(path: Path, held: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a connection to a new file with all that one holds whose file was deleted."""
+    new = path.with_name(f"{path.name}.new")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new.unlink(missing_ok=True)
+    with closing(sqlite3.connect(new)) as copy:
+        held.backup(copy)
+    for ending in _FILES[1:]:  # they belong to the old one
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    new.replace(path)
+    connection = _connect(path)
+    held.close()
+    return connection
+
+
 def _read(connection: sqlite3.Connection) -> Kept:
     found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(found)
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, FORMAT):
-        raise sqlite3.DatabaseError(f"format {version}; this controller writes format {FORMAT}")
     connection.execute(f"PRAGMA user_version={FORMAT}")
     connection.commit()
     entries = _rows(connection, "entry", LedgerEntry)
@@ -274,7 +303,15 @@ def _rows(connection: sqlite3.Connection, table: Table, form: type[S]) -> tuple[
     return tuple(msgspec.json.decode(body, type=form) for (body,) in found)
 
 
-def _apply(connection: sqlite3.Connection, changes: Mapping[Key, bytes | None]) -> None:
+def _keys(connection: sqlite3.Connection) -> set[Key]:
+    return {
+        (table, key)
+        for table in _TABLES
+        for (key,) in connection.execute(f"SELECT key FROM {table}")
+    }
+
+
+def _apply(connection: sqlite3.Connection, changes: Changes) -> None:
     for table in _TABLES:
         rows = [(key, body) for (of, key), body in changes.items() if of == table]
         connection.executemany(
@@ -290,6 +327,12 @@ def _move(path: Path, aside: Path) -> None:
     for ending in _FILES:
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
+
+
+def _identity(path: Path) -> tuple[int | None, ...]:
+    """Return the numbers of the files that hold the rows; None where there is none."""
+    found = (path.with_name(path.name + ending) for ending in _FILES[:2])
+    return tuple(file.stat().st_ino if file.exists() else None for file in found)
 
 
 def _size(path: Path) -> int:
