@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from headrace.agent.local import LocalAgent
 from headrace.controller.local import LocalController
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
-from headrace.wire.estate import Estate, JobView
+from headrace.wire.estate import Estate, JobView, TierShare
 
 TOKEN = "e" * 20
 PIPELINE = Pipeline([ops.DecodeImage(), ops.CenterCrop(32), ops.ToFloat()])
@@ -109,6 +110,31 @@ def test_a_job_is_seen_given_a_quota_and_held_to_it(
         assert (seen.agent, seen.workers) == (agent.name, 1)
     assert _eventually(lambda: not estate_of(controller).jobs), "the loader says goodbye"
     assert _eventually(lambda: not estate_of(controller).agents), "so does the agent"
+
+
+def test_of_the_link_that_samples_leave_by_a_job_gets_more_than_its_even_part_if_it_needs_it(
+    photos: Path, controller: LocalController
+) -> None:
+    tiers = ("--tier", "hdd=40MB/s", "--tier", "uplink:link=600kB/s")
+    with (
+        agent_of(photos, controller, *tiers) as agent,
+        job_of(photos, controller, agent, job_title="large", batch_size=12) as large,
+        job_of(photos, controller, agent, job_title="small", batch_size=1) as small,
+    ):
+        both = map(itemgetter(0), zip(steps(large), steps(small), strict=False))
+        found = walk(both, lambda: _most_of(controller, "uplink", "large", least=400e3))
+    for share in found.values():
+        assert share.asked_bytes_per_s >= 0.5 * share.used_bytes_per_s
+        assert share.granted_bytes_per_s >= 0.7 * share.used_bytes_per_s
+
+
+def _most_of(
+    controller: LocalController, tier: str, title: str, *, least: float
+) -> dict[str, TierShare] | None:
+    """Return title → share of a tier once a job is given, and held to, so much of it."""
+    found = {job.title: job.tiers[tier] for job in estate_of(controller).jobs if tier in job.tiers}
+    enforced = found[title].enforced_bytes_per_s if title in found else 0.0
+    return found if enforced >= least else None
 
 
 def test_a_controller_that_is_killed_under_load_is_not_missed_and_finds_all_as_it_was(
