@@ -75,6 +75,21 @@ def test_later_epochs_are_read_from_the_fast_tier_and_look_the_same(
     assert found.off == ""
 
 
+@pytest.mark.parametrize("has_cache", [True, False])
+def test_a_loader_knows_of_a_cache_that_it_never_hit(
+    dataset: Path, pipeline: Pipeline, tmp_path: Path, has_cache: bool
+) -> None:
+    options = cached(tmp_path) if has_cache else QUIET
+    with LocalAgent([dataset], options=options) as agent:
+        settings = {"agents": [agent.address], "token": agent.token, "patience_s": 30}
+        with loading(dataset, pipeline=pipeline, batch_size=4, grace_s=30, **settings) as loader:
+            next(iter(loader))
+            counts = loader.summary().counts
+    assert counts.hit_bytes.total() == 0
+    assert counts.cache_bytes == has_cache * counts.tier_bytes.total()
+    assert counts.tier_bytes.total() > 0
+
+
 def test_reordered_reads_give_the_same_batches(
     shard: Path, pipeline: Pipeline, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def test_of_several_ranks_the_worst_counts_and_bytes_are_summed() -> None:
         queue_capacity=4.0,
         tier_bytes={"hdd": 7, "ssd": 1},
         hit_bytes={"ssd": 1},
+        cache_bytes=8,
         direct_bytes=2,
         latency_s=0.9,
         latency_cv=0.2,
@@ -114,6 +115,7 @@ def test_of_several_ranks_the_worst_counts_and_bytes_are_summed() -> None:
     assert (host.latency_s, host.latency_cv) == (0.9, 0.2)
     assert host.tier_bytes == {"hdd": 12, "ssd": 1}
     assert host.hit_bytes == {"ssd": 1}
+    assert host.cache_bytes == 8
     assert host.direct_bytes == 3
     assert host.upcoming_bytes == (101, 200)
 

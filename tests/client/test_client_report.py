@@ -55,6 +55,7 @@ def report_of(told: Figures, origins: Origins | None = None) -> HealthReport:
         transform_s=TIME,
         tier_bytes=TIERS,
         hit_bytes=st.just({}),
+        cache_bytes=AMOUNT,
         direct_bytes=AMOUNT,
         wire_bytes=AMOUNT,
     )
@@ -101,7 +102,10 @@ def test_bytes_that_nobody_names_a_tier_of_are_of_the_hard_disks() -> None:
 def test_own_reads_belong_to_the_tier_that_agents_read_where_no_cache_helps() -> None:
     origins = Origins()
     told = figures(
-        tier_bytes={"ssd": 900, "archive": 100}, hit_bytes={"ssd": 900}, direct_bytes=1000
+        tier_bytes={"ssd": 900, "archive": 100},
+        hit_bytes={"ssd": 900},
+        cache_bytes=1000,
+        direct_bytes=1000,
     )
     origins.note(told)
     report = report_of(told, origins)
@@ -110,11 +114,36 @@ def test_own_reads_belong_to_the_tier_that_agents_read_where_no_cache_helps() ->
     assert report.hit_rate == 0.45
 
 
-def test_a_report_without_hits_tells_of_misses_once_there_is_a_cache() -> None:
-    origins = Origins()
-    assert report_of(figures(tier_bytes={"hdd": 10}), origins).hit_rate == 1.0
-    origins.note(figures(tier_bytes={"ssd": 10}, hit_bytes={"ssd": 10}))
-    assert report_of(figures(tier_bytes={"hdd": 10}), origins).hit_rate == 0.0
+def test_own_reads_belong_to_the_tier_that_was_named_whatever_agents_read() -> None:
+    origins = Origins("nvme")
+    told = figures(tier_bytes={"archive": 300}, direct_bytes=100)
+    origins.note(told)
+    report = report_of(told, origins)
+    assert report.direct_bytes == {"nvme": 100}
+    assert report.split == {"archive": 0.75, "nvme": 0.25}
+
+
+def hit_rates(*told: Figures) -> list[float]:
+    """Return what a host reports after each of these."""
+    origins, rates = Origins(), []
+    for one in told:
+        origins.note(one)
+        rates.append(report_of(one, origins).hit_rate)
+    return rates
+
+
+def test_where_there_is_no_cache_nothing_is_missed() -> None:
+    assert hit_rates(figures(tier_bytes={"hdd": 10}), figures(direct_bytes=10)) == [1.0, 1.0]
+
+
+def test_a_cache_that_was_never_hit_has_a_hit_rate_of_nothing() -> None:
+    missed = figures(tier_bytes={"hdd": 10}, cache_bytes=10)
+    assert hit_rates(missed, missed) == [0.0, 0.0]
+
+
+def test_a_report_that_read_nothing_tells_the_hit_rate_of_the_one_before() -> None:
+    half = figures(tier_bytes={"hdd": 5, "ssd": 5}, hit_bytes={"ssd": 5}, cache_bytes=10)
+    assert hit_rates(half, figures(), figures(direct_bytes=10)) == [0.5, 0.5, 0.0]
 
 
 def test_distant_batches_are_left_out_where_there_is_no_room() -> None:

@@ -93,6 +93,21 @@ def test_each_iteration_is_reported_once_and_in_order(
     assert first.split == {"hdd": 1.0}
 
 
+def test_own_reads_are_of_the_storage_tier_that_the_loader_was_told(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.answer = HealthAnswer(
+        score=80.0, level="healthy", mode="none", quotas={"hdd": 1.0, "nvme": 1e9}
+    )
+    with loading(dataset, controller, storage_tier="nvme") as loader:
+        step_by_step(loader, controller, steps=2)
+        control = loader.statistics().control
+    assert controller.reports[0].split == {"nvme": 1.0}
+    assert controller.reports[0].direct_bytes.keys() == {"nvme"}
+    assert control is not None
+    assert control.direct_bytes_per_s == 1e9
+
+
 def test_a_controller_is_found_through_the_environment(
     dataset: Path, controller: FakeController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,6 +393,8 @@ def test_when_the_speaker_closes_another_rank_goes_on_and_the_job_does_not_end(
         ("job_weight", 0, "job_weight"),
         ("job_weight", float("nan"), "job_weight"),
         ("job_title", None, "job_title"),
+        ("storage_tier", 5, "a tier's name or None"),
+        ("storage_tier", "", "printable"),
     ],
 )
 def test_a_wrong_option_is_refused_at_once(

@@ -195,6 +195,7 @@ class _Sender:
             transform_s=done.transform_s,
             tier=reading.tier,
             hit=done.passage.hit,
+            has_cache=self._engine.fast.in_use,
             ready=action.ready,
         )
         return Outgoing([encode_head(header), *parts], lambda: self._sent(action.ticket))
@@ -248,6 +249,7 @@ class _Sender:
             read_s=encoded.read_s,
             tier=reading.tier,
             hit=encoded.passage.hit,
+            has_cache=self._engine.fast.in_use,
             reason=action.reason,
             code=action.code,
         )

@@ -37,6 +37,7 @@ _KINDS: dict[str, Any] = {
     "token": str | None,
     "controller": str | None,
     "job_title": str,
+    "storage_tier": str | None,
     "ca_file": str | Path | None,
     "trace": str | Path | None,
     "allocate": Callable,
@@ -45,6 +46,7 @@ _KIND_NAMES = {
     "token": "text or None",
     "controller": "an address or None",
     "job_title": "text",
+    "storage_tier": "a tier's name or None",
     "ca_file": "a path or None",
     "trace": "a path or None",
     "allocate": "a function that returns memory",
@@ -52,6 +54,9 @@ _KIND_NAMES = {
 
 TOKEN_VARIABLE = "HEADRACE_TOKEN"
 """Environment variable that the agents' token is read from when none is given."""
+
+LONGEST_NAME = 256
+"""Letters of a tier's name that a controller takes."""
 
 CONNECT_S = 1.0
 ANSWER_S = 2.0
@@ -116,6 +121,10 @@ class LoaderConfig:
     job_weight: float = 1.0
     """The job's part of bandwidth that others need as well, relative to theirs."""
 
+    storage_tier: str | None = None
+    """Tier, as the controller names it, of the storage that this process reads by itself; None is
+    the one that agents read most from, or ``hdd`` where none says."""
+
     require_agents: bool = False
     """Fail at the start unless every agent answers; otherwise one warning, and on without it."""
 
@@ -172,6 +181,11 @@ class LoaderConfig:
         for name, kinds in _KINDS.items():
             if not isinstance(getattr(self, name), kinds):
                 raise ConfigError(f"{name}={getattr(self, name)!r} must be {_KIND_NAMES[name]}")
+        if self.storage_tier is not None and not _is_name(self.storage_tier):
+            raise ConfigError(
+                f"storage_tier={self.storage_tier!r} must be 1 to {LONGEST_NAME} printable "
+                "characters, as the controller names the tier"
+            )
         self.schedule()
         self.endpoints()
         self.controller_endpoint()
@@ -267,6 +281,10 @@ def _require_integer(name: str, value: object) -> None:
     optional = name in ("epoch_samples", "workers")
     if isinstance(value, bool) or not (isinstance(value, int) or (optional and value is None)):
         raise ConfigError(f"{name}={value!r} must be an int, not {type(value).__name__}")
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable()
 
 
 def _require_weight(weight: object) -> None:

@@ -49,6 +49,9 @@ class Counts:
     hit_bytes: Counter[str] = field(default_factory=Counter)
     """Of those, the ones that its cache held [bytes]."""
 
+    cache_bytes: int = 0
+    """Of those, read by agents that have a cache, whether or not it held them [bytes]."""
+
     reads: int = 0
     """Samples whose bytes were read for this: by agents, or here from storage."""
 

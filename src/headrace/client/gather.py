@@ -479,6 +479,8 @@ def _count_frame(counts: Counts, header: FrameHeader, buffers: Buffers, *, lengt
     if buffers:
         counts.took(header.queued_s + header.throttled_s + header.read_s)
         counts.tier_bytes[header.tier] += length
+        if header.has_cache or header.hit:
+            counts.cache_bytes += length
         if header.hit:
             counts.hit_bytes[header.tier] += length
 

@@ -19,7 +19,9 @@ class DirectLimiter:
     """One budget for all threads that read from storage. Thread-safe; no limit until one is set."""
 
     def __init__(self, held: Held, clock: Clock | None = None) -> None:
-        self._held = held
+        self.held = held
+        """Who is told while the quota holds something back."""
+
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
         self._bucket: TokenBucket | None = None
@@ -74,5 +76,5 @@ class DirectLimiter:
             if now >= deadline:
                 self._bucket.charge(nbytes, now)
                 return
-            self._held.note()
+            self.held.note()
             self._changed.wait(min(self._bucket.free_at(now) - now, deadline - now, SIGN_S))

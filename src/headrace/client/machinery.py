@@ -77,7 +77,6 @@ class Machinery:
             self._targets,
             fetch_raw=self._fetch_raw,
             limiter=self._limiter,
-            held=self._held,
             allowed_ops=allowed,
         )
         self._checks = SpotChecks(
@@ -208,6 +207,7 @@ class Machinery:
             ranks_here=config.ranks_here(),
             title=config.job_title,
             weight=config.job_weight,
+            storage_tier=config.storage_tier,
         )
         return Reporter(
             self._job,
@@ -215,7 +215,6 @@ class Machinery:
             shape,
             pace=self.pace,
             limiter=self._limiter,
-            held=self._held,
             queue_capacity=self._queue_capacity,
         )
 

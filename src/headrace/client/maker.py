@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from headrace.client.complaints import Complaints
-from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
@@ -95,7 +94,6 @@ class Maker:
         *,
         fetch_raw: FetchRaw,
         limiter: DirectLimiter,
-        held: Held,
         allowed_ops: tuple[str, ...] = (),
         pause: Pause = time.sleep,
     ) -> None:
@@ -103,7 +101,6 @@ class Maker:
         self._targets = targets
         self._fetch_raw = fetch_raw
         self._limiter = limiter
-        self._held = held
         self._allowed_ops = allowed_ops
         self._pause = pause
         self._complaints = Complaints()
@@ -247,7 +244,7 @@ class Maker:
             try:
                 return read()
             except RemoteError as error:
-                if time.monotonic() > self._held.deadline(begin, TRY_FOR_S):
+                if time.monotonic() > self._limiter.held.deadline(begin, TRY_FOR_S):
                     raise
                 self._complaints.warn("unreadable", f"{error}; trying again for a while")
                 self._pause(delay_s)

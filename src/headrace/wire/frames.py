@@ -80,6 +80,9 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     hit: bool = False
     """They came from the fast tier's cache instead of the place where the dataset lies."""
 
+    has_cache: bool = False
+    """The agent has such a cache in use: what is no hit missed it."""
+
     ready: bool = False
     """The sample lay ready when it was asked for."""
 

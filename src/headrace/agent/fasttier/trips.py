@@ -37,6 +37,11 @@ class Trips:
         """Descriptor of the fast tier's file; -1 where there is none."""
         return -1 if self.tier is None else self.tier.fd
 
+    @property
+    def in_use(self) -> bool:
+        """Whether there is a fast tier, and it has not failed."""
+        return self.tier is not None and not self.tier.off
+
     def holders(self, job: OpenJob, sources: Sequence[ServedSource]) -> Sequence[Holds]:
         """Return what tells of each source's rows whether they are kept; nothing: none are."""
         if self.tier is None:

@@ -49,6 +49,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=Tr
     hit_bytes: dict[str, int] = {}
     """Of those, from the tier's cache [bytes]."""
 
+    cache_bytes: int = 0
+    """Of those, read by agents that have a cache, whether or not it held them [bytes]."""
+
     direct_bytes: int = 0
     """Read from storage by the rank itself [bytes]."""
 
@@ -112,6 +115,7 @@ def of_moments(
         transform_s=sum(counts.transform_s for counts in sums),
         tier_bytes=_added(counts.tier_bytes for counts in sums),
         hit_bytes=_added(counts.hit_bytes for counts in sums),
+        cache_bytes=sum(counts.cache_bytes for counts in sums),
         direct_bytes=direct_bytes,
         wire_bytes=sum(counts.wire_bytes for counts in sums),
     )
@@ -154,6 +158,7 @@ def _flows(parts: list[Figures]) -> dict[str, Any]:
         "transform_s": sum(part.transform_s for part in parts),
         "tier_bytes": _added(part.tier_bytes for part in parts),
         "hit_bytes": _added(part.hit_bytes for part in parts),
+        "cache_bytes": sum(part.cache_bytes for part in parts),
         "direct_bytes": sum(part.direct_bytes for part in parts),
         "wire_bytes": sum(part.wire_bytes for part in parts),
     }

@@ -12,12 +12,15 @@ UNNAMED = TierName("hdd")
 class Origins:
     """Remembers across reports what a single one may not show."""
 
-    def __init__(self) -> None:
-        self.direct: TierName = UNNAMED
-        """Tier of the host's own reads: where agents read most of what no cache held."""
+    def __init__(self, storage_tier: str | None = None) -> None:
+        self._named = storage_tier is not None
+        self.direct = UNNAMED if storage_tier is None else TierName(storage_tier)
+        """Tier of the host's own reads: the one that was named, or where agents read most of what
+        no cache held."""
 
-        self.has_cache = False
-        """Whether an agent ever read from a cache for this host."""
+        self._has_cache = False
+        self.hit_rate = 1.0
+        """Part of the bytes read last that a cache held, 0 to 1; 1 where there is no cache."""
 
     def note(self, figures: Figures) -> None:
         """Learn from what was read since the last report."""
@@ -27,9 +30,12 @@ class Origins:
             if tier
         }
         most = max(missed, key=lambda tier: missed[tier], default=None)
-        if most is not None and missed[most] > 0:
+        if most is not None and missed[most] > 0 and not self._named:
             self.direct = most
-        self.has_cache = self.has_cache or any(figures.hit_bytes.values())
+        self._has_cache = self._has_cache or figures.cache_bytes > 0
+        stored = sum(self.tiers(figures).values())
+        if self._has_cache and stored:
+            self.hit_rate = sum(figures.hit_bytes.values()) / stored
 
     def tiers(self, figures: Figures) -> dict[TierName, int]:
         """Return the stored bytes of each tier, the host's own reads among them."""
@@ -37,10 +43,3 @@ class Origins:
         for tier, nbytes in figures.tier_bytes.items():
             total[tier or self.direct] = total.get(tier or self.direct, 0) + nbytes
         return {tier: nbytes for tier, nbytes in total.items() if nbytes}
-
-    def hit_rate(self, figures: Figures) -> float:
-        """Return the part of the bytes that a cache held, 0 to 1; 1 where there is no cache."""
-        stored = sum(self.tiers(figures).values())
-        if not self.has_cache or not stored:
-            return 1.0
-        return sum(figures.hit_bytes.values()) / stored

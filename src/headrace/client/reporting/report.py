@@ -42,7 +42,7 @@ def health_report(
         upcoming_bytes=tuple(others),
         queue_share=_share(figures.queued_s, io_s),
         throttled_share=_share(figures.throttled_s, io_s),
-        hit_rate=_rounded(origins.hit_rate(figures)),
+        hit_rate=_rounded(origins.hit_rate),
         split={tier: _share(nbytes, stored) for tier, nbytes in tiers.items()},
         transform_share=_share(figures.transform_s, figures.transform_s + io_s),
         nic_bytes_per_s=_rounded((figures.wire_bytes + figures.direct_bytes) / interval_s),

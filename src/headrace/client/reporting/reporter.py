@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.client.counts import Counts
-from headrace.client.held import Held
 from headrace.client.joining import join_all
 from headrace.client.limiter import DirectLimiter
 from headrace.client.pace import Pace
@@ -42,7 +41,7 @@ MOST_MOMENTS = 4096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobShape:
-    """What is announced of a job, beside its schedule."""
+    """What is told of a job, beside its schedule."""
 
     rank: int
     world: int
@@ -51,6 +50,8 @@ class JobShape:
 
     title: str
     weight: float
+    storage_tier: str | None
+    """Tier that its ranks read by themselves; None: not known."""
 
 
 class Reporter:
@@ -67,7 +68,6 @@ class Reporter:
         *,
         pace: Pace,
         limiter: DirectLimiter,
-        held: Held,
         queue_capacity: Callable[[], int],
     ) -> None:
         self._job = job
@@ -75,7 +75,6 @@ class Reporter:
         self._shape = shape
         self._pace = pace
         self._limiter = limiter
-        self._held = held
         self._queue_capacity = queue_capacity
         self._forecast = Forecast(job, rank=shape.rank, world=shape.world)
         self._latencies = Latencies()
@@ -166,6 +165,7 @@ class Reporter:
             self._endpoint,
             self._announcement,
             ranks=self._shape.ranks_here,
+            storage_tier=self._shape.storage_tier,
             now=time.monotonic(),
         )
 
@@ -230,7 +230,7 @@ class Reporter:
         """Return what there is to tell of a step that is still waited for."""
         step, since = self._asked or (self._next_step(), now)
         waited_s = now - since
-        counts = Counts(throttled_s=waited_s if self._held.is_on() else 0.0)
+        counts = Counts(throttled_s=waited_s if self._limiter.held.is_on() else 0.0)
         return Moment(self._iterations, step, waited_s, 0, counts)
 
     def _obey(self, voice: Voice) -> None:

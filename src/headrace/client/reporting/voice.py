@@ -37,8 +37,16 @@ class Voice:
     """For the reporting thread. Nothing waits but the questions to the controller."""
 
     def __init__(
-        self, job: str, endpoint: Endpoint, announce: Announce, *, ranks: int, now: float
+        self,
+        job: str,
+        endpoint: Endpoint,
+        announce: Announce,
+        *,
+        ranks: int,
+        storage_tier: str | None,
+        now: float,
     ) -> None:
+        self._origins = Origins(storage_tier)
         self.host = host_name()
         self._place = xxhash.xxh32_intdigest(self.host.encode()) / 2**32
         """This host's among those of its job, 0 to 1: when it speaks within a spread."""
@@ -47,7 +55,7 @@ class Voice:
             boot=secrets.token_hex(8),
             iteration=-1,
             ranks=ranks,
-            tier=Origins().direct,
+            tier=self._origins.direct,
             answer=None,
             answered_at=0.0,
             away=False,
@@ -57,7 +65,6 @@ class Voice:
         self._seat = Seat(job)
         self._link = ControllerLink(endpoint, job, lambda: self._announcement(announce))
         self._tally = Tally(ranks)
-        self._origins = Origins()
         self._unsent: Figures | None = None
         self._next_iteration = 0
         self._taken_at = self._spoke_at = now
