@@ -84,6 +84,19 @@ def test_until_all_agents_told_what_they_enforce_nothing_is_ordered_anew(
     assert again.steward.settles_until is None
 
 
+def test_meanwhile_hosts_are_told_to_keep_to_what_they_had(open_desk: Open, tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    desk, agents = busy_desk(open_desk, path)
+    again = restarted(open_desk, desk, path, 60.0)
+    assert again.steward.take_health("a", health(60)).settling
+    for one in agents:
+        one.desk = again
+        one.announce()
+    answer = again.steward.take_health("a", health(61))
+    assert not answer.settling
+    assert answer.quotas["hdd"] > 0
+
+
 def test_an_agent_that_leaves_meanwhile_moves_no_quota_until_all_is_settled(
     open_desk: Open, tmp_path: Path
 ) -> None:

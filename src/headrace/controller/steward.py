@@ -328,6 +328,7 @@ class Steward:
             mode=found.mode,
             reason=found.reason,
             quotas=self._shares.direct(name, host),
+            settling=self.settles_until is not None,
             every=max(1, every),
             spread_s=min(spread_s, _MOST_SPREAD * iteration_s, _LONGEST_SPREAD_S),
         )

@@ -113,6 +113,9 @@ class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
     quotas: dict[str, float] = {}
     """Tier → bandwidth of this host's direct reads [B/s]; not named: not limited."""
 
+    settling: bool = False
+    """The controller returned a moment ago: quotas stay as they are, whatever it says of them."""
+
     every: int = 1
     """Report every so many iterations from now on."""
 

@@ -13,6 +13,7 @@ import msgspec
 from headrace.client.reporting.report import encoded
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import HeadraceError, ProtocolError, RefusedError
+from headrace.core.media import TierName
 from headrace.wire.connection import Connection
 from headrace.wire.control import HealthAnswer, HealthReport, JobAnnounced
 from headrace.wire.endpoint import Endpoint
@@ -49,6 +50,7 @@ class ControllerLink:
         self._announced = False
         self._failures = 0
         self._try_at = -math.inf
+        self._quotas: dict[TierName, float] = {}
 
     @property
     def try_in_s(self) -> float:
@@ -91,7 +93,7 @@ class ControllerLink:
     def _announce(self) -> HealthAnswer:
         answer = self._connection.call("PUT", self._path, HealthAnswer, self._announcement())
         self._announced = True
-        return _checked(answer, self._connection.endpoint)
+        return self._taken(answer)
 
     def _report(self, report: HealthReport) -> HealthAnswer:
         if not self._announced:
@@ -119,7 +121,15 @@ class ControllerLink:
             raise ProtocolError(
                 f"controller {self._connection.endpoint.address} {path}: not its answer: {error}"
             ) from error
-        return _checked(answer, self._connection.endpoint)
+        return self._taken(answer)
+
+    def _taken(self, answer: HealthAnswer) -> HealthAnswer:
+        """Return the answer if it makes sense; while the controller settles quotas stay."""
+        _check(answer, self._connection.endpoint)
+        if answer.settling:
+            return msgspec.structs.replace(answer, quotas=self._quotas)
+        self._quotas = answer.quotas
+        return answer
 
     def _fail(self, error: HeadraceError) -> None:
         delay_s = min(FIRST_DELAY_S * 2**self._failures, LONGEST_DELAY_S)
@@ -136,16 +146,15 @@ class ControllerLink:
         self.away, self._failures = False, 0
 
 
-def _checked(answer: HealthAnswer, endpoint: Endpoint) -> HealthAnswer:
-    """Return the answer if what it tells this host to do makes sense."""
+def _check(answer: HealthAnswer, endpoint: Endpoint) -> None:
+    """Make sure that what it tells this host to do makes sense."""
     rates = answer.quotas.values()
-    if (
+    if not (
         all(0 <= rate < math.inf for rate in rates)
         and answer.every >= 1
         and 0 <= answer.spread_s <= LONGEST_DELAY_S
     ):
-        return answer
-    raise ProtocolError(
-        f"controller {endpoint.address}: quotas {answer.quotas}, every={answer.every}, "
-        f"spread_s={answer.spread_s:g} make no sense; is it a controller's port?"
-    )
+        raise ProtocolError(
+            f"controller {endpoint.address}: quotas {answer.quotas}, every={answer.every}, "
+            f"spread_s={answer.spread_s:g} make no sense; is it a controller's port?"
+        )
