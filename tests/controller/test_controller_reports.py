@@ -59,11 +59,20 @@ def test_lost_reports_do_not_hold_up_later_ones(desk: Desk) -> None:
     assert views.job(desk.steward, "a").iteration == 40
 
 
-def test_an_iteration_absurdly_far_ahead_is_refused(desk: Desk) -> None:
+def test_an_iteration_far_ahead_is_refused_until_it_is_announced(desk: Desk) -> None:
     join(desk, "a")
-    with pytest.raises(ReportError, match="count each by one"):
+    with pytest.raises(StaleReportError, match="with the iterations it has done"):
         desk.steward.take_health("a", health(MOST_SKIPPED + 1))
     desk.steward.take_health("a", health(0))
+    join(desk, "a", iteration=MOST_SKIPPED + 1)
+    desk.steward.take_health("a", health(MOST_SKIPPED + 1))
+    assert views.job(desk.steward, "a").iteration == MOST_SKIPPED + 1
+
+
+def test_a_job_that_goes_on_after_millions_of_iterations_is_heard(desk: Desk) -> None:
+    join(desk, "a", iteration=2 * MOST_SKIPPED)
+    desk.steward.take_health("a", health(2 * MOST_SKIPPED))
+    assert views.job(desk.steward, "a").iteration == 2 * MOST_SKIPPED
 
 
 def test_a_report_of_an_earlier_start_is_stale(desk: Desk) -> None:

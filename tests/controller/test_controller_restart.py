@@ -10,7 +10,8 @@ import pytest
 from reporters_for_tests import MB, Desk, FakeAgent, health, join, starving
 
 from headrace.controller import views
-from headrace.controller.refusals import UnknownAgentError
+from headrace.controller.jobs import MOST_SKIPPED
+from headrace.controller.refusals import StaleReportError, UnknownAgentError
 
 Open = Callable[..., Desk]
 
@@ -145,6 +146,22 @@ def test_afterwards_quotas_agree_with_what_agents_enforce(open_desk: Open, tmp_p
             assert share.enforced_bytes_per_s >= share.granted_bytes_per_s * 0.8
     tier = views.tiers(again.steward)[0]
     assert tier.granted_bytes_per_s <= tier.bytes_per_s
+
+
+def test_a_host_that_is_millions_of_iterations_on_is_heard_again_after_a_restart(
+    open_desk: Open, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.db"
+    desk = open_desk(path)
+    join(desk, "a")
+    for iteration in range(0, 2_000_001, MOST_SKIPPED):
+        desk.steward.take_health("a", health(iteration))
+    again = restarted(open_desk, desk, path, 60.0)
+    with pytest.raises(StaleReportError, match="announce it with PUT first"):
+        again.steward.take_health("a", health(2_000_001))
+    join(again, "a", iteration=2_000_001)
+    again.steward.take_health("a", health(2_000_001))
+    assert views.job(again.steward, "a").iteration == 2_000_001
 
 
 def test_a_loan_that_ran_out_meanwhile_is_closed_with_that_reason(

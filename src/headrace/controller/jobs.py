@@ -14,7 +14,8 @@ MOST_JOBS = 10_000
 """Jobs at once; more are a sender that names each report's job anew."""
 
 MOST_SKIPPED = 1_000_000
-"""Iterations that may be missing between two reports; a larger gap is a corrupt number."""
+"""Iterations that may be missing between two reports; after a larger gap, as after a restart
+with a journal of long ago, the host has to announce what it has done."""
 
 _TOLD_ONCE = ("weight", "guaranteed", "hosts", "world")
 
@@ -136,8 +137,8 @@ class Jobs(Mapping[str, Job]):
 
         Raises:
             UnknownJobError: the job or the host did not announce itself.
-            StaleReportError: it is of an earlier start, or not later than what was taken.
-            ReportError: its iteration lies absurdly far ahead.
+            StaleReportError: it is of an earlier start, not later than what was taken, or far
+                ahead of it.
         """
         job = self[name]
         host = job.hosts.get(report.host)
@@ -200,7 +201,8 @@ def _require_next(job: str, host: Host, report: HealthReport) -> None:
             f"so iteration {report.iteration} came twice or late; drop it"
         )
     if report.iteration - host.iteration > MOST_SKIPPED:
-        raise ReportError(
+        raise StaleReportError(
             f"iteration {report.iteration} of host {report.host!r} of job {job!r} lies "
-            f"more than {MOST_SKIPPED} behind iteration {host.iteration}; count each by one"
+            f"more than {MOST_SKIPPED} behind iteration {host.iteration}, the last that is known "
+            "here; announce it with PUT first, with the iterations it has done"
         )

@@ -14,4 +14,7 @@ class UnknownAgentError(NotFoundError):
 
 
 class StaleReportError(CallerError):
-    """The report was taken already, came after a later one, or is of an earlier start."""
+    """The report is no next one: it was taken already, comes late, or not after what is known.
+
+    So is one of an earlier start, and one that skips more than can have been lost.
+    """
