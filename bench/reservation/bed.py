@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.reservation.governor import PORT, GovernorPlan, read_decisions
 from bench.reservation.trainee import TraineePlan
-from bench.reservation.twin import DISK, JobRestart, Taken, Twin, link_mbit_per_s, seed_of
+from bench.reservation.twin import DISK, LINK, JobRestart, Taken, Twin, link_mbit_per_s, seed_of
 from headrace import Loader
 from headrace.core.errors import RemoteError
 from headrace.dataset.build import build_index
@@ -221,6 +221,7 @@ class ReservationBed:
     def _agent(self) -> AgentProcess:
         options = ["--root", str(self.storage.directory), "--workers", "1"]
         options += ["--tier", f"{DISK}={self.offers_bytes_per_s / 1e6:g}MB/s"]
+        options += ["--tier", f"{LINK}={self.twin.link_bytes_per_s / 1e6:g}MB/s"]
         options += ["--controller", self.controller, "--cpu-threshold", "1"]
         return AgentProcess(
             self.storage, storage=(), options=options, environment={TOKEN_VARIABLE: self.token}

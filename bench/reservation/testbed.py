@@ -13,9 +13,8 @@ import msgspec
 
 from bench.measuring import Report, Spread
 from bench.reservation.bed import ReservationBed
-from bench.reservation.twin import LINK, Twin
+from bench.reservation.twin import Twin
 from headrace.policy.reservation.arbiter import Arbiter
-from headrace.policy.reservation.events import Action, Event, TierChanged
 from headrace.report.blocks import Table
 from headrace.report.units import ratio
 from headrace.sim.contenders import BASELINE, OURS
@@ -41,16 +40,6 @@ Both: TypeAlias = Mapping[str, Figures]
 """``static`` and ``predictive`` → figures."""
 
 
-class WithoutLink(Arbiter):
-    """headrace's policy where no agent offers its link, as in the scenario."""
-
-    def handle(self, event: Event, now: float) -> list[Action]:
-        """Decide on everything but the link."""
-        if isinstance(event, TierChanged) and event.tier == LINK:
-            return []
-        return super().handle(event, now)
-
-
 def lacking(twin: Twin) -> str:
     """Return what this machine lacks for the emulated cluster; empty if nothing."""
     return "; ".join(lack.what for lack in probe.lacks(twin.bed()))
@@ -67,7 +56,7 @@ def measured(twin: Twin) -> Both:
 
 def simulated(twin: Twin) -> Both:
     """Run both policies in the simulator."""
-    policies: dict[str, Policy] = {BASELINE: StaticQuotas(twin.needs()), OURS: WithoutLink()}
+    policies: dict[str, Policy] = {BASELINE: StaticQuotas(twin.needs()), OURS: Arbiter()}
     figures = {}
     for name, policy in policies.items():
         world = World(

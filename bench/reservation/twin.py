@@ -99,7 +99,10 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     def needs(self) -> Needs:
         """Return what each job reads on average: what static quotas are set from [B/s]."""
-        return {name: {DISK: job.needs_bytes_per_s} for name, job in self.jobs.items()}
+        return {
+            name: dict.fromkeys((DISK, LINK), job.needs_bytes_per_s)
+            for name, job in self.jobs.items()
+        }
 
     def dataset(self, name: str) -> Dataset:
         """Return the sizes of a job's samples, alike on both sides."""
