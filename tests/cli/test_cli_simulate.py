@@ -53,7 +53,10 @@ def test_policies_are_compared_in_tables_json_and_drawings(
     json, plots = tmp_path / "found.json", tmp_path / "plots"
     call = ["simulate", scenario, "--policy", "static", "--policy", "predictive"]
     assert run([*call, "--processes", "1", "--json", str(json), "--plots", str(plots)]) == 0
-    assert "static quotas" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "tiny: 0.01 days, seed 0" in shown
+    assert "static quotas" in shown
+    assert f"drawings: {plots}" in shown.replace("\n", "")
     found = msgspec.json.decode(json.read_bytes())
     assert found["policies"].keys() == {"static", "predictive"}
     assert found["policies"]["static"]["figures"]["iterations"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -61,6 +62,22 @@ def test_the_terminal_shows_the_same_cells() -> None:
     print_table(Console(file=output, width=80), TABLE)
     for part in ("Waits", "median", "2 ms", "Small print."):
         assert part in output.getvalue()
+
+
+def test_a_narrow_terminal_wraps_sentences_and_cuts_no_word() -> None:
+    names = ("unabbreviated", "incomprehensible", "a few short words in a row")
+    table = Table(title="t", columns=names, rows=((*names[:2], "x"),))
+    output = io.StringIO()
+    print_table(Console(file=output, width=50), table)
+    assert "…" not in output.getvalue()
+    assert output.getvalue().count("incomprehensible") == 2
+
+
+def test_a_bar_of_no_length_keeps_its_place() -> None:
+    full = plots.Bar(label="some", parts=(("part", plots.OURS, 1.0),))
+    drawn = plots.bars([full, plots.Bar(label="none", parts=())], x_label="x")
+    below = {text: float(y) for y, text in re.findall(r' y="([\d.]+)"[^>]*>([^<]+)</text>', drawn)}
+    assert below["0.0"] - below["none"] > (below["none"] - below["some"]) / 2
 
 
 def test_plots_are_the_same_bytes_for_the_same_numbers() -> None:

@@ -82,10 +82,13 @@ def command(
     with _progress(errors, setting, chosen) as seen:
         outcomes = run_contest(setting, chosen, processes=processes, seen=seen)
     console = errors if json_file == "-" else Console()
+    console.print(_title(setting), highlight=False, soft_wrap=True)
     for table in outcome_tables(outcomes):
+        console.print()
         print_table(console, table)
     if plots:
         _draw(setting, outcomes, plots)
+        console.print(f"drawings: {plots.absolute()}", highlight=False, soft_wrap=True)
     if json_file:
         write_json(json_file, document(setting, outcomes))
     return 0
@@ -118,6 +121,10 @@ def _setting(path: Path, *, days: float | None, seed: int | None) -> Scenario:
         days=found.days if days is None else days,
         seed=found.seed if seed is None else seed,
     )
+
+
+def _title(scenario: Scenario) -> str:
+    return f"{scenario.title}: {scenario.days:g} days, seed {scenario.seed}"
 
 
 def _require_outputs(json_file: str | None, plots: Path | None) -> None:

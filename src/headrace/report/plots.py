@@ -142,7 +142,7 @@ def _percent(value: float, _: float) -> str:
 
 
 def bars(items: Sequence[Bar], *, x_label: str) -> str:
-    """Draw one bar per item, its parts side by side, each with its length written in it."""
+    """Draw one bar per item, its parts side by side; one of no length keeps its place."""
     with _axes(height=0.55 * len(items) + 1.1) as (figure, axes):
         names = [item.label for item in items]
         for place, item in enumerate(items):
@@ -150,7 +150,7 @@ def bars(items: Sequence[Bar], *, x_label: str) -> str:
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(axis="y", length=0, labelsize=10.5, labelcolor=_INK)
         axes.grid(visible=False, axis="y")
-        axes.invert_yaxis()
+        axes.set_ylim(len(items) - 0.5, -0.5)
         _label(axes, x_label, "")
         _legend(axes, _distinct([part[:2] for item in items for part in item.parts]))
         return _svg(figure)

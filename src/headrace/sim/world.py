@@ -100,6 +100,8 @@ class World:
             if progress is not None and number % often == 0:
                 progress(number * self._quantum_s)
             self._advance(number * self._quantum_s)
+        if progress is not None:
+            progress(until_s)
         return self._recording(until_s)
 
     def _advance(self, now: float) -> None:
