@@ -195,6 +195,9 @@ def test_a_report_whose_answer_was_lost_does_no_harm(
         pytest.param(lambda: (200, b"<html>"), id="garbage"),
         pytest.param(lambda: (200, b'{"score": 1, "level": "x", "mode": "y", "every": 0}'), id="0"),
         pytest.param(
+            lambda: (200, b'{"score":1,"level":"x","mode":"y","stall_every_s":0}'), id="0 s"
+        ),
+        pytest.param(
             lambda: (200, b'{"score":1,"level":"x","mode":"y","quotas":{"hdd":-5}}'), id="negative"
         ),
         pytest.param(lambda: (200, b'{"score": 1e999}'), id="infinite"),
@@ -296,10 +299,9 @@ def test_direct_reads_keep_to_the_quota_and_the_batches_stay_the_same(
 
 
 def test_a_step_that_is_long_in_coming_is_told_of_meanwhile(
-    dataset: Path, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+    dataset: Path, controller: FakeController
 ) -> None:
-    monkeypatch.setattr(reporting, "STALL_S", 0.05)
-    controller.answer = HealthAnswer(score=5.0, level="critical", mode="none", quotas={"hdd": 1.0})
+    controller.answer = starved(stall_every_s=0.05)
     with loading(dataset, controller) as loader:
         _wait_until_limited(loader)
         trainer = threading.Thread(target=lambda: next(iter(loader)))
@@ -314,6 +316,27 @@ def test_a_step_that_is_long_in_coming_is_told_of_meanwhile(
     assert {report.queue_depth for report in stalled} == {0}
     iterations = [report.iteration for report in controller.reports]
     assert iterations == sorted(set(iterations))
+
+
+def test_a_step_that_is_long_in_coming_is_told_of_as_seldom_as_the_controller_asks(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.answer = starved(stall_every_s=1.8)
+    with loading(dataset, controller) as loader:
+        _wait_until_limited(loader)
+        trainer = threading.Thread(target=lambda: next(iter(loader)))
+        trainer.start()
+        time.sleep(3.5)
+        told = len(controller.reports)
+        controller.answer = starved(quotas={})
+        trainer.join(20)
+    assert told == 1
+
+
+def starved(**changes: Any) -> HealthAnswer:
+    """An answer that lets hardly anything be read, unless told otherwise."""
+    usual = {"score": 5.0, "level": "critical", "mode": "none", "quotas": {"hdd": 1.0}}
+    return HealthAnswer(**{**usual, **changes})
 
 
 def _wait_until_limited(loader: Loader) -> None:

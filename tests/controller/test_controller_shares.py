@@ -109,4 +109,5 @@ def test_many_hosts_are_asked_to_report_less_often_and_not_at_once() -> None:
     desk.advance(1.0)
     answer = desk.steward.take_health("a", health(0, host="h0"))
     assert answer.every == 4, "40 hosts, 1 s a step, 10 reports a second"
+    assert answer.stall_every_s == 4.0
     assert answer.spread_s == pytest.approx(0.25), "0.4 s, but a quarter of a step at most"

@@ -48,6 +48,9 @@ from headrace.wire.control import (
 
 _SHORTEST_STEP_S = 1e-3
 
+_STALL_EVERY_S = 1.0
+"""A host whose step does not come reports this often, unless there are too many hosts [s]."""
+
 _LONGEST_SPREAD_S = 10.0
 """Reports are spread over no longer a time, however long steps are [s]."""
 
@@ -330,6 +333,7 @@ class Steward:
             quotas=self._shares.direct(name, host),
             settling=self.settles_until is not None,
             every=max(1, every),
+            stall_every_s=max(_STALL_EVERY_S, self._least_period_s),
             spread_s=min(spread_s, _MOST_SPREAD * iteration_s, _LONGEST_SPREAD_S),
         )
 

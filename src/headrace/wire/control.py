@@ -119,6 +119,9 @@ class HealthAnswer(msgspec.Struct, frozen=True, kw_only=True):
     every: int = 1
     """Report every so many iterations from now on."""
 
+    stall_every_s: float = 1.0
+    """Report as often as this while a step does not come [s]."""
+
     spread_s: float = 0.0
     """Wait a part of this time of the host's own before each report: the hosts of a synchronous
     job end an iteration together, and their reports should not come all at once [s]."""

@@ -152,9 +152,11 @@ def _check(answer: HealthAnswer, endpoint: Endpoint) -> None:
     if not (
         all(0 <= rate < math.inf for rate in rates)
         and answer.every >= 1
+        and 0 < answer.stall_every_s < math.inf
         and 0 <= answer.spread_s <= LONGEST_DELAY_S
     ):
         raise ProtocolError(
             f"controller {endpoint.address}: quotas {answer.quotas}, every={answer.every}, "
-            f"spread_s={answer.spread_s:g} make no sense; is it a controller's port?"
+            f"stall_every_s={answer.stall_every_s:g}, spread_s={answer.spread_s:g} make no sense; "
+            "is it a controller's port?"
         )

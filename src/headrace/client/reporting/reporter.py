@@ -24,7 +24,7 @@ from headrace.client.reporting.standing import ControlStatistics
 from headrace.client.reporting.voice import Voice
 from headrace.core.errors import HeadraceError
 from headrace.prepare.job import OpenJob
-from headrace.wire.control import JobAnnounced
+from headrace.wire.control import HealthAnswer, JobAnnounced
 from headrace.wire.endpoint import Endpoint
 
 logger = logging.getLogger("headrace.client")
@@ -32,8 +32,9 @@ logger = logging.getLogger("headrace.client")
 LEAST_S = 0.2
 """Least time between two times that a rank speaks; faster steps are told together [s]."""
 
-STALL_S = 1.0
-"""A step that is waited for is told of before it comes, as often as this [s]."""
+STALL_EVERY_S = 1.0
+"""A step that is waited for is told of before it comes, as often as this, or as the controller
+says [s]."""
 
 MOST_MOMENTS = 4096
 """Steps that may wait for the thread; of more, the oldest are not told."""
@@ -200,12 +201,16 @@ class Reporter:
 
     def _stall_in(self, now: float) -> float:
         """Return the time until it has to be told that no step comes, or to look again [s]."""
-        asked = self._asked
-        return STALL_S if asked is None else max(0.0, max(asked[1], self._told_at) + STALL_S - now)
+        asked, answer = self._asked, self._answer()
+        every_s = STALL_EVERY_S if answer is None else answer.stall_every_s
+        return every_s if asked is None else max(0.0, max(asked[1], self._told_at) + every_s - now)
 
     def _every(self) -> int:
-        answer = None if self._voice is None else self._voice.word.answer
+        answer = self._answer()
         return 1 if answer is None else answer.every
+
+    def _answer(self) -> HealthAnswer | None:
+        return None if self._voice is None else self._voice.word.answer
 
     def _figures(self, now: float) -> Figures:
         moments = [self._moments.popleft() for _ in range(len(self._moments))]
