@@ -200,6 +200,27 @@ def test_a_link_holds_back_what_is_sent(dataset: Path, controller: FakeControlle
     assert use["hdd"]["queued_s"] == 0.0
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_time_that_a_link_holds_samples_back_is_told_as_the_quotas_doing(
+    dataset: Path, controller: FakeController, workers: int
+) -> None:
+    frame_bytes = 32 * 32 * 3 if workers else size_of(dataset)
+    with (
+        held_agent(dataset, controller, workers, "--tier", "link=1GB/s") as agent,
+        loading(dataset, agent) as loader,
+    ):
+        batches, job = steps(loader), loader.job.spec.id
+        next(batches)
+        quota = {job: {"link": 20 * frame_bytes}}
+        controller.orders = AgentOrders(quotas=quota, every_s=0.05)
+        eventually(in_force(agent, controller), 2.0)
+        for _ in range(10):
+            next(batches)
+        counts = loader.summary().counts
+    assert counts.throttled_s > 5.0
+    assert counts.throttled_s > 3 * counts.queued_s
+
+
 def test_an_agent_that_was_killed_is_told_its_quotas_as_soon_as_it_is_back(
     dataset: Path, controller: FakeController
 ) -> None:

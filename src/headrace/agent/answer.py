@@ -14,6 +14,7 @@ from headrace.agent.fasttier.through import Errand
 from headrace.agent.raw import ByteBudget, Encoded, RawReader
 from headrace.core.digest import Buffer
 from headrace.core.errors import HeadraceError
+from headrace.core.media import TierName
 from headrace.policy.lookahead_events import Serve, ServeMissing, ServeRaw, Visit
 from headrace.prepare.job import Place
 from headrace.wire.frames import FrameHeader, encode_frame, encode_head, pack_fields
@@ -163,25 +164,30 @@ class _Sender:
             action = await self._request.answers.get()
             if isinstance(action, ServeRaw):
                 group.create_task(self._make_raw(action))
-                continue
-            frame = self._frame(action)
-            if self._engine.bandwidth.limits_egress(self._name):
-                group.create_task(self._put_in_time(frame))
+            elif isinstance(action, Serve) and self._engine.bandwidth.limits_egress(self._name):
+                group.create_task(self._put_in_time(action))
             else:
-                self._frames.put_nowait(frame)
+                self._frames.put_nowait(self._frame(action))
 
-    async def _put_in_time(self, frame: Outgoing) -> None:
+    async def _put_in_time(self, action: Serve) -> None:
+        self._unsent.add(action.ticket)
+        done, _ = self._engine.result(action.ticket)
         step = self._request.message.step
-        await self._engine.wait_for_egress(self._name, frame.nbytes, step=step)
-        self._frames.put_nowait(frame)
+        held_s = await self._engine.wait_for_egress(self._name, done.nbytes, step=step)
+        self._frames.put_nowait(self._tensor_frame(action, held_s=held_s))
 
     def _frame(self, action: Serve | ServeMissing) -> Outgoing:
         if isinstance(action, ServeMissing):
             return _missing(action.visit, action.code, action.reason)
         self._unsent.add(action.ticket)
+        return self._tensor_frame(action, held_s=0.0)
+
+    def _tensor_frame(self, action: Serve, *, held_s: float) -> Outgoing:
+        """Return the frame of a sample that the quota of a link held back for so long."""
         done, parts = self._engine.result(action.ticket)
         reading = self._engine.reading(action.ticket)
-        known_s = done.read_s + done.transform_s + reading.throttled_s
+        throttled_s = reading.throttled_s + held_s
+        known_s = done.read_s + done.transform_s + throttled_s
         header = FrameHeader(
             kind="tensor",
             sample=action.visit.sample,
@@ -190,7 +196,7 @@ class _Sender:
             fields=done.fields,
             digest=done.digest,
             queued_s=0.0 if action.ready else max(0.0, self._waited_s() - known_s),
-            throttled_s=reading.throttled_s,
+            throttled_s=throttled_s,
             read_s=done.read_s,
             transform_s=done.transform_s,
             tier=reading.tier,
@@ -213,7 +219,7 @@ class _Sender:
             throttled_s = await self._engine.bandwidth.wait(
                 self._name, stored.tier, stored.nbytes, step=visit.step
             )
-            await self._engine.wait_for_egress(self._name, stored.nbytes, step=visit.step)
+            held_s = await self._engine.wait_for_egress(self._name, stored.nbytes, step=visit.step)
             async with self._source.budget.lent(stored.nbytes):
                 try:
                     encoded = await self._read(visit, place)
@@ -224,7 +230,7 @@ class _Sender:
                 reading = Reading(self._name, tier, stored.nbytes, throttled_s)
                 self._engine.count_reading(reading, encoded.read_s)
                 left = asyncio.Event()
-                parts = self._raw_frame(action, encoded, reading)
+                parts = self._raw_frame(action, encoded, tier, throttled_s + held_s)
                 self._frames.put_nowait(Outgoing(parts, left.set, raw=True))
                 await left.wait()
 
@@ -237,17 +243,19 @@ class _Sender:
             job.preparers[place.source], place.location, errand, fast.fd, partial(fast.end, number)
         )
 
-    def _raw_frame(self, action: ServeRaw, encoded: Encoded, reading: Reading) -> list[Buffer]:
+    def _raw_frame(
+        self, action: ServeRaw, encoded: Encoded, tier: TierName, throttled_s: float
+    ) -> list[Buffer]:
         described, payload = pack_fields(dict(encoded.fields))
         header = FrameHeader(
             kind="raw",
             sample=action.visit.sample,
             epoch=action.visit.epoch,
             fields=described,
-            queued_s=max(0.0, self._waited_s() - encoded.read_s - reading.throttled_s),
-            throttled_s=reading.throttled_s,
+            queued_s=max(0.0, self._waited_s() - encoded.read_s - throttled_s),
+            throttled_s=throttled_s,
             read_s=encoded.read_s,
-            tier=reading.tier,
+            tier=tier,
             hit=encoded.passage.hit,
             has_cache=self._engine.fast.in_use,
             reason=action.reason,

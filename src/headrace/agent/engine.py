@@ -336,11 +336,12 @@ class Engine:
         """Return the tier that a sample of one of a job's sources was read from."""
         return self._cache_tier if hit else job.sources[source].tier
 
-    async def wait_for_egress(self, job: str, nbytes: int, *, step: int) -> None:
-        """Wait until a job's quotas have ``nbytes`` to be sent."""
+    async def wait_for_egress(self, job: str, nbytes: int, *, step: int) -> float:
+        """Wait until a job's quotas have ``nbytes`` to be sent; return how long that took [s]."""
         held = await self.bandwidth.wait_to_send(job, nbytes, step=step)
         for link, throttled_s in held.items():
             self.count_reading(Reading(job, link, nbytes, throttled_s), 0.0)
+        return sum(held.values())
 
     def count_sent(self, job: str, nbytes: int, *, raw: bool) -> None:
         """Count a frame that left."""
