@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from reporters_for_tests import Desk, FakeAgent, agent, agent_report, announced,
 from headrace.controller import agents, views
 from headrace.controller.jobs import MOST_SKIPPED
 from headrace.controller.refusals import StaleReportError, UnknownAgentError, UnknownJobError
+from headrace.controller.steward import Steward
 from headrace.core.errors import HeadraceError, ReportError
 from headrace.wire.control import Burst, HealthReport
 
@@ -73,6 +76,17 @@ def test_a_job_that_goes_on_after_millions_of_iterations_is_heard(desk: Desk) ->
     join(desk, "a", iteration=2 * MOST_SKIPPED)
     desk.steward.take_health("a", health(2 * MOST_SKIPPED))
     assert views.job(desk.steward, "a").iteration == 2 * MOST_SKIPPED
+
+
+def test_a_job_that_was_never_ill_is_told_its_own_score(desk: Desk) -> None:
+    answer = join(desk, "a")
+    assert (answer.score, answer.reason) == (100.0, "it has not reported yet")
+    desk.steward.take_health("a", health(0, queue_depth=2.9))
+    desk.advance(1.0)
+    answer = desk.steward.take_health("a", health(1, queue_depth=2.9))
+    assert answer.level == "healthy"
+    assert answer.score < 100
+    assert answer.reason == ""
 
 
 def test_a_report_of_an_earlier_start_is_stale(desk: Desk) -> None:
@@ -237,6 +251,45 @@ def test_a_report_with_any_byte_changed_is_taken_whole_or_leaves_everything_as_i
         assert newest is not None
         assert coder.encode(newest) == coder.encode(report)
         assert state_of(desk)  # and all of it can be shown
+
+
+BURST = Burst(tier="hdd", nbytes=10**9, deadline_s=10.0)
+CALLS: dict[str, tuple[msgspec.Struct, Callable[[Steward, Any], object]]] = {
+    "job": (
+        announced(guaranteed={"hdd": 1.5}, upcoming_bytes=(5, 7)),
+        lambda steward, message: steward.announce_job("a", message),
+    ),
+    "agent": (
+        agent(enforced={"a": {"hdd": 1.5}}),
+        lambda steward, message: steward.announce_agent("n1", message),
+    ),
+    "agent's report": (
+        agent_report(1, {"a": 5.0, "b": 7.0}, enforced={"b": {"hdd": 1.5}}),
+        lambda steward, message: steward.take_agent_report("n1", message),
+    ),
+    "burst": (BURST, lambda steward, message: steward.announce_burst("a", "ckpt", message)),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+@seed(6)
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_byte_of_a_message_is_changed_it_is_taken_or_refused(
+    what: str, data: st.DataObject
+) -> None:
+    desk = Desk()
+    FakeAgent(desk, "n1").announce()
+    join(desk, "a")
+    message, send = CALLS[what]
+    coder = msgspec.msgpack if data.draw(st.booleans()) else msgspec.json
+    body = bytearray(coder.encode(message))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, HeadraceError):
+        send(desk.steward, coder.decode(bytes(body), type=type(message)))
+    desk.advance(2.0)
+    assert state_of(desk)  # and all of it can be shown
 
 
 def test_a_job_whose_boot_changes_is_told_to_the_policy_once(desk: Desk) -> None:

@@ -132,7 +132,7 @@ def check_burst(burst: str, message: Burst) -> None:
 
 
 def _numbers_of(uses: Iterable[JobUse]) -> list[float]:
-    numbers = [0.0]
+    numbers: list[float] = []
     for use in uses:
         numbers += (use.tensor_bytes, use.raw_bytes, use.waiting, *use.enforced.values())
         for one in use.tiers.values():
@@ -182,7 +182,7 @@ def _check_names(of: str, names: Iterable[str]) -> None:
 
 def _are_amounts(values: Iterable[float]) -> bool:
     """Return whether all are finite and not negative; NaN makes the sum NaN."""
-    numbers = tuple(values)
+    numbers = (0.0, *values)
     return max(numbers) < MOST_NUMBER and min(numbers) >= 0 and math.isfinite(sum(numbers))
 
 

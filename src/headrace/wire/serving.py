@@ -29,6 +29,9 @@ from headrace.wire.messages import ErrorAnswer
 MAX_BODY_BYTES = 64 << 20
 """Longest request body: a registration may carry a tokenizer [bytes]."""
 
+BODY_TIMEOUT_S = 30.0
+"""A request's body must be there within this time: one in small drops would last for ever [s]."""
+
 OPEN_PATHS = frozenset({"/healthz"})
 """Paths that need no token, unless a service opens more."""
 
@@ -145,18 +148,24 @@ class Authorized:
             await answer(scope, receive, send)
 
 
-async def read_message(request: Request, form: type[M], *, most_bytes: int = MAX_BODY_BYTES) -> M:
+async def read_message(
+    request: Request,
+    form: type[M],
+    *,
+    most_bytes: int = MAX_BODY_BYTES,
+    longest_s: float = BODY_TIMEOUT_S,
+) -> M:
     """Return a request's body: MessagePack where the content type says so, else JSON.
 
     Raises:
-        ApiError: it is too long, was cut off, or is no such message.
+        ApiError: it is too long, too slow, was cut off, or is no such message.
     """
-    body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most_bytes:
-                raise ApiError(413, "too-large", f"a body may have {most_bytes} B at most")
+        async with asyncio.timeout(longest_s):
+            body = await _read_body(request, most_bytes)
+    except TimeoutError as error:
+        said = f"a body must be there within {longest_s:g} s; send it at once, or a shorter one"
+        raise ApiError(408, "too-slow", said) from error
     except ClientDisconnect as error:
         raise ApiError(400, "cut-off", "the client left before its request was read") from error
     decode = msgspec.msgpack.decode if is_binary(request) else msgspec.json.decode
@@ -164,6 +173,15 @@ async def read_message(request: Request, form: type[M], *, most_bytes: int = MAX
         return decode(body, type=form)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ApiError(400, "bad-request", f"not a {form.__name__}: {error}") from error
+
+
+async def _read_body(request: Request, most_bytes: int) -> bytearray:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            raise ApiError(413, "too-large", f"a body may have {most_bytes} B at most")
+    return body
 
 
 def is_binary(request: Request) -> bool:
@@ -192,4 +210,5 @@ def error_answer(error: ApiError, headers: dict[str, str] | None = None) -> Resp
 
 
 async def _answer_api_error(_: Request, error: ApiError) -> Response:
-    return error_answer(error)
+    # What was too slow may go on coming in small drops: only its connection's end ends that.
+    return error_answer(error, {"Connection": "close"} if error.status == 408 else None)
