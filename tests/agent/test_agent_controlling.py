@@ -21,6 +21,7 @@ from headrace.agent.controlling import (
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import ServedJob
 from headrace.agent.tiers import Tier
+from headrace.core.errors import ConfigError
 from headrace.wire.connection import Connection
 from headrace.wire.control import AgentOrders, TierOffer
 from headrace.wire.endpoint import Endpoint
@@ -190,6 +191,31 @@ def test_one_that_is_frozen_is_given_up_in_time_and_quotas_stay(
     assert "no answer in time" in link.controlling.away
     assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
     link.caller.close()
+
+
+@pytest.mark.parametrize("error", [ConfigError("the CA file is gone"), OSError("no sockets left")])
+def test_whatever_fails_on_the_way_to_the_controller_is_told_once_and_tried_again(
+    link: Link,
+    controller: FakeController,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    controller.order(job=5e6)
+    link.exchange()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as failing, caplog.at_level(logging.WARNING):
+        failing.setattr(link.caller, "call", fail)
+        pauses = [link.exchange() for _ in range(4)]
+    assert link.controlling.away == str(error)
+    assert len(caplog.records) == 1
+    assert all(pause <= LONGEST_RETRY_S for pause in pauses)
+    assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
+    link.exchange()
+    assert not link.controlling.away
 
 
 def test_it_reports_until_it_ends_and_says_that_it_does(

@@ -36,6 +36,16 @@ from headrace.wire.frames import FrameHeader
 Said = Callable[..., str]
 """Runs ``headrace agent`` with options that must be refused, and returns what it says."""
 
+CONTROLLER = (
+    "--controller",
+    "https://127.0.0.1:1",
+    "--tier",
+    "hdd=1MB/s",
+    "--listen",
+    "127.0.0.1:0",
+)
+"""Options of an agent that obeys a controller."""
+
 DECODING = Pipeline((ops.DecodeImage(),))
 
 QUIET = ("--cpu-threshold", "1")
@@ -313,6 +323,8 @@ def test_a_second_agent_at_the_same_port_says_so(
         (["--root", "/tmp", "--workers", "99999"], "for each CPU"),
         (["--root", "/tmp", "--task-seconds", "nan"], "task_s"),
         (["--root", "/tmp", "--lead-seconds", "nan"], "lead_s"),
+        (["--root", "/tmp", *CONTROLLER, "--controller-ca", "/nowhere.pem"], "/nowhere.pem"),
+        (["--root", "/tmp", *CONTROLLER, "--controller-ca", "/dev/null"], "name a PEM file"),
     ],
 )
 def test_a_wrong_call_ends_with_one_clear_line(options: list[str], says: str, said: Said) -> None:

@@ -52,7 +52,7 @@ class Agent:
 
     Raises:
         CallerError: an address is taken.
-        ConfigError: a root or a TLS file is wrong.
+        ConfigError: a root, a TLS file or the file of certificates to trust is wrong.
     """
 
     def __init__(self, config: AgentConfig) -> None:
@@ -178,6 +178,7 @@ class Agent:
         if self.config.controller is None:
             return None
         caller = Connection(self.config.controller)
+        caller.check()
         opened.callback(caller.close)
         return Controlling(
             self.engine, self.config, address=self.address, load=self._load, caller=caller

@@ -23,7 +23,7 @@ from headrace.agent.engine import Engine
 from headrace.agent.threads import DaemonThreads
 from headrace.agent.tiers import Tier
 from headrace.agent.usage import used_since
-from headrace.core.errors import ProtocolError, RefusedError, RemoteError
+from headrace.core.errors import HeadraceError, ProtocolError, RefusedError
 from headrace.wire.control import (
     AgentAnnounced,
     AgentOrders,
@@ -63,7 +63,8 @@ class Caller(Protocol):
         """Return the answer.
 
         Raises:
-            RemoteError: there is none, or it is not what was asked for.
+            HeadraceError: there is none, or it is not what was asked for.
+            OSError: this host has no sockets or the like to ask with.
         """
         ...
 
@@ -128,7 +129,7 @@ class Controlling:
         try:
             orders = await self._report()
             _check(orders)
-        except RemoteError as error:
+        except (HeadraceError, OSError) as error:
             return self._failed(error)
         self._obey(orders)
         return orders.every_s
@@ -136,7 +137,7 @@ class Controlling:
     async def _leave(self) -> None:
         if not self._announced:
             return
-        with contextlib.suppress(TimeoutError, RemoteError):
+        with contextlib.suppress(HeadraceError, OSError):
             async with asyncio.timeout(LEAVE_S):
                 await self._call("DELETE", self._path, object, None)
 
@@ -198,7 +199,7 @@ class Controlling:
             self._engine.bandwidth.set_quotas(orders.quotas)
         self._engine.set_reordering(frozenset(orders.reorder))
 
-    def _failed(self, error: RemoteError) -> float:
+    def _failed(self, error: HeadraceError | OSError) -> float:
         """Keep everything as it is, say so once, and return when to try again [s]."""
         self._announced = False
         if not self._failures:

@@ -131,6 +131,15 @@ class Connection:
         except msgspec.MsgspecError as error:
             raise ProtocolError(f"{self._peer} {path}: not the answer of one: {error}") from error
 
+    def check(self) -> None:
+        """Look whether the certificates to trust can be read, before anything is sent.
+
+        Raises:
+            ConfigError: they cannot.
+        """
+        if self._target.tls:
+            _trusting(self.endpoint)
+
     def send(self, method: str, path: str, body: bytes = b"") -> None:
         """Write one request; ``receive`` must follow."""
         self._finish_previous()
