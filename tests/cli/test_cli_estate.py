@@ -131,6 +131,17 @@ def test_a_wrong_duration_is_refused(fake: FakeEstate, capsys: pytest.CaptureFix
     assert "15m" in capsys.readouterr().err
 
 
+def test_jobs_show_no_health_of_one_that_has_not_reported(
+    fake: FakeEstate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.estate = msgspec.structs.replace(fake.estate, jobs=(job("new", 100, hosts_reporting=0),))
+    assert run(["jobs"]) == 0
+    shown = capsys.readouterr().out
+    assert "new" in shown
+    assert "100" not in shown
+    assert "healthy" not in shown
+
+
 @pytest.mark.parametrize("verb", ["jobs", "agents", "ledger", "top"])
 def test_a_call_without_a_controller_says_how_to_name_one(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -219,6 +230,14 @@ def test_of_a_healthy_job_no_more_is_said() -> None:
     text = "".join(lines_of(whole, Screen(width=80, height=24)))
     assert "calm" in text
     assert "all is well" not in text
+
+
+def test_of_a_job_that_has_not_reported_no_health_is_shown() -> None:
+    new = job("new", 100, hosts_reporting=0)
+    whole = msgspec.structs.replace(estate(0, 0), jobs=(new,))
+    (shown,) = [row for row in lines_of(whole, Screen(width=80, height=24)) if "new" in row]
+    assert "100" not in shown
+    assert "█" not in shown
 
 
 @given(st.floats(-1, 2), st.integers(1, 20))

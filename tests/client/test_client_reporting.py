@@ -136,6 +136,24 @@ def test_statistics_show_what_the_controller_said(
         assert control.answered_ago_s is not None
 
 
+def test_a_job_that_has_not_reported_has_no_score(
+    dataset: Path, controller: FakeController
+) -> None:
+    controller.answer = HealthAnswer(
+        score=100.0, level="healthy", mode="none", reason="no report yet", quotas={"hdd": 1e9}
+    )
+    with loading(dataset, controller) as loader:
+        _wait_until_limited(loader)
+        control = loader.statistics().control
+        assert control is not None
+        assert (control.score, control.level, control.mode) == (None, "", "")
+        assert control.reason == "no report yet"
+        step_by_step(loader, controller, steps=2)
+        control = loader.statistics().control
+        assert control is not None
+        assert (control.score, control.level) == (100.0, "healthy")
+
+
 def test_the_host_leaves_when_its_loader_is_closed(
     dataset: Path, controller: FakeController
 ) -> None:

@@ -103,6 +103,8 @@ def _name(row: _Row) -> str:
 def _health(row: _Row) -> str | Text:
     if row.job is None:
         return ""
+    if not row.job.hosts_reporting:
+        return Text("–", style="dim")
     return Text(f"{row.job.score:.0f} {row.job.level}", style=STYLES.get(row.job.level, ""))
 
 

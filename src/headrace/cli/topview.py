@@ -114,6 +114,8 @@ def _job_columns(width: int) -> list[Column[JobView]]:
 
 
 def _health(job: JobView) -> Text:
+    if not job.hosts_reporting:
+        return Text("–", style="dim")
     bar = gauge(job.score / 100, width=5, style=STYLES.get(job.level, ""))
     return bar + Text(f"{job.score:4.0f}")
 

@@ -23,10 +23,12 @@ class ControlStatistics:
     """The last attempt to reach it failed: what it said last stays in force."""
 
     score: float | None = None
-    """Health of the job's prefetch, 0 to 100; None before the first answer."""
+    """Health of the job's prefetch, 0 to 100; None before the host has reported."""
 
     level: str = ""
     mode: str = ""
+    """What is wrong, if anything; empty, like the level, as long as there is no score."""
+
     reason: str = ""
     quotas: Mapping[TierName, float] = field(default_factory=dict)
     """Tier → bandwidth that this host may read by itself [B/s]; not named: not limited."""
@@ -45,13 +47,13 @@ class ControlStatistics:
         answer = word.answer
         if answer is None:
             return replace(self, away=word.away)
-        return replace(
+        known = replace(
             self,
             away=word.away,
-            score=answer.score,
-            level=answer.level,
-            mode=answer.mode,
             reason=answer.reason,
             quotas=answer.quotas,
             answered_ago_s=max(0.0, now - word.answered_at),
         )
+        if not word.has_reported:
+            return known
+        return replace(known, score=answer.score, level=answer.level, mode=answer.mode)

@@ -37,6 +37,11 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True)
     away: bool
     """The last attempt to reach it failed."""
 
+    @property
+    def has_reported(self) -> bool:
+        """Whether the host has told the controller of an iteration."""
+        return self.iteration >= 0
+
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Figures | Goodbye | Word] = msgspec.msgpack.Decoder(
