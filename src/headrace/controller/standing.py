@@ -48,7 +48,7 @@ class Standing:
     def look_at(self, snapshot: Snapshot) -> None:
         """Bring up to date what changes more often than the policy tells: scores, bursts' ends."""
         for job, state in snapshot.jobs.items():
-            if job in self.diagnoses:
+            if state.hosts:
                 self.diagnoses[job] = Diagnosed(
                     job=job,
                     score=state.score,
