@@ -73,13 +73,14 @@ def command(
     from headrace.report.document import write_json
     from headrace.sim.contenders import ABLATIONS, CONTENDERS
     from headrace.sim.contest import run_contest
+    from headrace.sim.ground import PREPARING
     from headrace.sim.tables import outcome_tables
 
     setting = _setting(scenario, days=days, seed=seed)
     _require_outputs(json_file, plots)
     chosen = tuple(dict.fromkeys([*(names or CONTENDERS), *(ABLATIONS if ablations else ())]))
     errors = Console(stderr=True)
-    with _progress(errors, setting, chosen) as seen:
+    with _progress(errors, setting, (PREPARING, *chosen)) as seen:
         outcomes = run_contest(setting, chosen, processes=processes, seen=seen)
     console = errors if json_file == "-" else Console()
     console.print(_title(setting), highlight=False, soft_wrap=True)
@@ -139,7 +140,7 @@ def _require_outputs(json_file: str | None, plots: Path | None) -> None:
 
 @contextmanager
 def _progress(console: Console, scenario: Scenario, names: tuple[str, ...]) -> Iterator[Seen]:
-    """Show one bar per policy on a terminal; elsewhere a line now and then."""
+    """Show one bar per name on a terminal; elsewhere a line now and then."""
     if not console.is_terminal:
         yield Lines(scenario.duration_s, lambda line: click.echo(line, err=True))
         return

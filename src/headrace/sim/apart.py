@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import Generic, TypeAlias, TypeVar
@@ -35,6 +36,15 @@ class _Child:
     name: str
     process: SpawnProcess
     pipe: connection.Connection
+
+
+def run_tasks(
+    tasks: Mapping[str, Task[T]], *, processes: int, seen: Callable[[str, float], None]
+) -> dict[str, T]:
+    """Run tasks as ``run_apart`` does; in this process if only one is to run at a time."""
+    if processes == 1 or len(tasks) == 1:
+        return {name: task(partial(seen, name)) for name, task in tasks.items()}
+    return run_apart(tasks, processes=processes, seen=seen)
 
 
 def run_apart(

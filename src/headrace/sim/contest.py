@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from headrace.core.media import TierName
-from headrace.sim.apart import Tell, run_apart
+from headrace.sim.apart import Tell, run_tasks
 from headrace.sim.contenders import Given, contender
+from headrace.sim.ground import PREPARING, Ground, prepare
 from headrace.sim.injections import SETTLED_S, draw_episodes
 from headrace.sim.measures import Figures, figures_of
 from headrace.sim.recording import Floats, Recording
-from headrace.sim.rivals.static import Needs
 from headrace.sim.scenario import Scenario
 from headrace.sim.world import World
-
-OBSERVED_S = 10800.0
-"""How long jobs that nothing disturbs run before static quotas are set, if the scenario is not
-shorter; their operator watches the last third, when caches have settled [s]."""
 
 TIMELINE_BINS = 168
 """Points of an outcome's timeline: hours, where a week is simulated."""
@@ -49,27 +44,32 @@ def run_contest(
 ) -> dict[str, Outcome]:
     """Run each contender once and return the outcomes by name.
 
+    Args:
+        scenario: The jobs, what they share and what goes wrong.
+        names: Of contenders.
+        processes: How many run at a time; with 1, in this process.
+        seen: Told how far each is, and ``PREPARING`` before.
+
     Raises:
         CallerError: a name is unknown.
         RemoteError: a process that ran a contender was killed.
     """
     for name in names:
         contender(name)
-    needs = observed_needs(scenario)
-    runs = {name: partial(run_one, scenario, name, needs) for name in names}
-    if processes == 1 or len(names) == 1:
-        return {name: run(partial(seen, name)) for name, run in runs.items()}
-    return run_apart(runs, processes=processes, seen=seen)
+    ground = prepare(scenario, processes=processes, tell=partial(seen, PREPARING))
+    runs = {name: partial(run_one, scenario, name, ground) for name in names}
+    return run_tasks(runs, processes=processes, seen=seen)
 
 
-def run_one(scenario: Scenario, name: str, needs: Needs, seen: Tell = lambda _: None) -> Outcome:
+def run_one(scenario: Scenario, name: str, ground: Ground, seen: Tell = lambda _: None) -> Outcome:
     """Run one contender; ``seen`` is told the simulated time [s]."""
     began_s, who = time.perf_counter(), contender(name)
     world = World(
         scenario.estate(),
-        scenario.jobs(),
+        ground.jobs,
+        batches=ground.batches,
         episodes=draw_episodes(scenario),
-        policy=who.make(Given(needs=needs, limits=scenario.limits)),
+        policy=who.make(Given(needs=ground.needs, limits=scenario.limits)),
         abilities=who.abilities,
         seed=scenario.seed,
         quantum_s=scenario.quantum_s,
@@ -81,25 +81,6 @@ def run_one(scenario: Scenario, name: str, needs: Needs, seen: Tell = lambda _: 
         idle_share=_timeline(recording),
         took_s=time.perf_counter() - began_s,
     )
-
-
-def observed_needs(scenario: Scenario) -> Needs:
-    """Return what each job reads from each tier on average when nothing goes wrong [B/s].
-
-    This is what static quotas are set from: a run without mishaps and without limits.
-    """
-    jobs = [replace(job, begins_at_s=0.0, initialise_s=1.0) for job in scenario.jobs()]
-    world = World(scenario.estate(), jobs, seed=scenario.seed, quantum_s=scenario.quantum_s)
-    recording = world.run(min(OBSERVED_S, scenario.duration_s))
-    return {job.name: _needs_of(recording, number, job.link) for number, job in enumerate(jobs)}
-
-
-def _needs_of(recording: Recording, number: int, link: TierName | None) -> dict[TierName, float]:
-    rows = (recording.job == number) & (recording.begun_s >= 2 / 3 * recording.duration_s)
-    busy_s = max(float(recording.step_s[rows].sum()), 1e-9)
-    nbytes, hits = recording.nbytes[rows], recording.hit_rate[rows]
-    needs = {"ssd": float(nbytes @ hits) / busy_s, "hdd": float(nbytes @ (1.0 - hits)) / busy_s}
-    return needs | ({link: float(nbytes.sum()) / busy_s} if link else {})
 
 
 def _timeline(recording: Recording) -> Floats:

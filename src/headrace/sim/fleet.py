@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headrace.sim.chance import STEPS, Normals, step_time
-from headrace.sim.job import SimulatedJob, batches_of
+from headrace.sim.job import Batches, SimulatedJob
 
 ROUNDING = 0.5
 """Bytes that may be missing of a whole batch, for sums of fractions [bytes]."""
@@ -20,9 +20,16 @@ class Fleet:
     queue then, and makes room for another.
     """
 
-    def __init__(self, jobs: Sequence[SimulatedJob], *, early_prefetch: bool, seed: int) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[SimulatedJob],
+        batches: Sequence[Batches],
+        *,
+        early_prefetch: bool,
+        seed: int,
+    ) -> None:
         self.jobs = tuple(jobs)
-        self.batches = [batches_of(job) for job in jobs]
+        self.batches = batches
         self._chance = [
             Normals(seed=seed, purpose=STEPS, job=number) for number in range(len(jobs))
         ]

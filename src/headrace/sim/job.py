@@ -103,7 +103,8 @@ class SimulatedJob:
 class Batches:
     """How many bytes each step of a job reads, as far as anyone asked; grows by itself.
 
-    Byte counts are cumulative: batch ``k`` ends at ``end(k)``, and begins at ``end(k - 1)``.
+    Byte counts are cumulative: batch ``k`` ends at ``end(k)``, and begins at ``end(k - 1)``. They
+    are small (16 bytes a step) and may be shared by runs and, pickled, with other processes.
     """
 
     def __init__(self, dataset: Dataset, spec: ScheduleSpec) -> None:
@@ -112,8 +113,9 @@ class Batches:
         self._batch_size = spec.batch_size
         self._steps = max(1, _SAMPLES_AT_ONCE // spec.batch_size)
         self._stretches = Schedule(_stretches(spec, self._steps), [source])
-        self._sizes = sample_sizes(dataset)
-        self.epoch_bytes = float(self._sizes.mean()) * self.steps_per_epoch * spec.batch_size
+        self._dataset = dataset
+        mean_bytes = float(sample_sizes(dataset).mean())
+        self.epoch_bytes = mean_bytes * self.steps_per_epoch * spec.batch_size
         """Mean bytes of one epoch [bytes]."""
         self._ends = array("d", [0.0])
         self._bytes = array("d")
@@ -142,21 +144,16 @@ class Batches:
         number = epoch * self._stretches.steps_per_epoch + step // self._steps
         samples = self._stretches.batch(number).samples
         steps = min(self._steps, self.steps_per_epoch - step)
-        sizes = self._sizes[samples[: steps * self._batch_size]]
+        sizes = sample_sizes(self._dataset)[samples[: steps * self._batch_size]]
         sums = sizes.reshape(steps, self._batch_size).sum(axis=1)
         self._bytes.extend(sums.tolist())
         self._ends.extend((self._ends[-1] + np.cumsum(sums)).tolist())
 
 
 def batches_of(job: SimulatedJob) -> Batches:
-    """Return a job's batches; jobs with equal data and order share them, and so do all runs."""
+    """Return a job's batches, of which none is computed yet."""
     spec = ScheduleSpec(seed=job.seed, batch_size=job.batch_size, order=job.order)
-    return _batches(job.dataset, spec)
-
-
-@lru_cache(maxsize=256)
-def _batches(dataset: Dataset, spec: ScheduleSpec) -> Batches:
-    return Batches(dataset, spec)
+    return Batches(job.dataset, spec)
 
 
 @lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ from headrace.sim.episode import CheckpointBurst, Episode, Restart
 from headrace.sim.estate import PLAIN, Abilities, Enforcement, Estate
 from headrace.sim.fleet import Fleet
 from headrace.sim.governing import Governor
-from headrace.sim.job import SimulatedJob
+from headrace.sim.job import Batches, SimulatedJob, batches_of
 from headrace.sim.mishaps import Mishaps
 from headrace.sim.observing import Asking, Observer
 from headrace.sim.paths import Paths
@@ -40,7 +40,7 @@ class World:
     """Jobs on an estate, what befalls them, and the policy that divides the bandwidth.
 
     Two worlds of the same estate, jobs, episodes and seed meet the same chance events, whatever
-    their policies do. A world runs once.
+    their policies do; they may share the jobs' batches. A world runs once.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class World:
         estate: Estate,
         jobs: Sequence[SimulatedJob],
         *,
+        batches: Sequence[Batches] | None = None,
         episodes: Sequence[Episode] = (),
         policy: Policy | Omniscient | None = None,
         abilities: Abilities = PLAIN,
@@ -58,7 +59,12 @@ class World:
         _check(jobs, quantum_s)
         enforcement = enforcement or Enforcement()
         self._estate, self._abilities, self._quantum_s = estate, abilities, quantum_s
-        self._fleet = Fleet(jobs, early_prefetch=abilities.early_prefetch, seed=seed)
+        self._fleet = Fleet(
+            jobs,
+            batches or [batches_of(job) for job in jobs],
+            early_prefetch=abilities.early_prefetch,
+            seed=seed,
+        )
         self._paths = Paths(estate, jobs)
         quotas = _quotas(self._paths, len(jobs), enforcement)
         self._plant = Plant(
