@@ -197,6 +197,16 @@ def test_the_quotas_in_force_are_told() -> None:
     assert bench.queue.quotas() == {"job": {"hdd": 1.0 * MB}}
 
 
+def test_a_late_sample_waits_for_the_quota_of_its_own_tier_and_for_no_other() -> None:
+    bench = Bench(workers=1)
+    bench.tell(QuotasChanged(quotas={"job": {"hdd": 1.0 * KB, "ssd": 100.0 * MB}}))
+    bench.job(plan=Steps(width=3, tiers={2: "ssd"}))
+    bench.finish(bench.started[0])
+    bench.ask(0, 1, 2, wait_s=0.5)
+    actions = bench.tell(Tick(), 0.5)
+    assert [action.visit.sample for action in actions if isinstance(action, ServeRaw)] == [2]
+
+
 def test_a_request_that_leaves_while_it_is_held_is_forgotten() -> None:
     bench = Bench(workers=1)
     quota(bench, job=1 * KB)

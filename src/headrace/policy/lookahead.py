@@ -331,7 +331,7 @@ class Lookahead:
         for item in self._patience.due(now):
             last_call = now + (item.cost_s if item.state == "planned" else 0.0)
             late = [waiter for waiter in item.waiters if waiter.expiry <= last_call]
-            if self._is_held_up(item):
+            if self._is_held_up(item, now):
                 self._postpone(item, late, now)
                 continue
             item.waiters = [waiter for waiter in item.waiters if waiter.expiry > last_call]
@@ -340,11 +340,12 @@ class Lookahead:
                 self._given_up(item)
         return actions
 
-    def _is_held_up(self, item: Item) -> bool:
+    def _is_held_up(self, item: Item, now: float) -> bool:
         """Return whether a sample's raw bytes would be waited for just as long."""
-        if item.state == "fetching":
-            return True
-        return item.state == "planned" and self._throttle.holds_back(item.visit.job)
+        if item.state != "planned" or not self._throttle.active:
+            return item.state == "fetching"
+        job = self._jobs[item.visit.job]
+        return self._throttle.would_wait(job.name, job.plan.stored(item.visit.sample).tier, now)
 
     def _postpone(self, item: Item, late: list[Waiter], now: float) -> None:
         for waiter in late:

@@ -122,11 +122,15 @@ class Throttle:
 
     def holds(self, job: str, stored: Stored, now: float) -> bool:
         """Return whether a sample must wait for its job's quota, and remember that it does."""
-        lane = self._lanes.get(job, {}).get(stored.tier)
-        if lane is None or (lane.bucket.is_free(now) and not lane.waiting):
+        if not self.would_wait(job, stored.tier, now):
             return False
-        self._held[job] = lane.bucket.free_at(now)
+        self._held[job] = self._lanes[job][stored.tier].bucket.free_at(now)
         return True
+
+    def would_wait(self, job: str, tier: TierName, now: float) -> bool:
+        """Return whether a read from a tier would have to wait for the job's quota there."""
+        lane = self._lanes.get(job, {}).get(tier)
+        return lane is not None and (bool(lane.waiting) or not lane.bucket.is_free(now))
 
     def pay(self, job: str, stored: Stored, now: float) -> None:
         """Charge a sample that is read now."""
