@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.policy.reservation.events import (
     Action,
+    Diagnosed,
     HealthReported,
     Indicators,
     JobJoined,
@@ -30,6 +31,7 @@ from headrace.sim.rivals.oracle import Oracle
 from headrace.sim.rivals.pid import CLAMP, DEAD_BAND, GAINS, TARGET, Pid
 from headrace.sim.rivals.published import Published
 from headrace.sim.rivals.static import StaticQuotas
+from headrace.sim.rivals.watched import Watched
 
 JOBS = ("a", "b", "c")
 NEEDS = {"a": {"ssd": 300.0, "hdd": 10.0}, "b": {"ssd": 100.0, "hdd": 30.0}, "c": {"hdd": 10.0}}
@@ -205,3 +207,24 @@ def test_the_oracle_serves_first_who_is_asked_soonest() -> None:
 def test_the_oracle_gives_away_all_that_somebody_can_use() -> None:
     plenty = replace(TRUTH, capacity=np.array([1e6, 1.0]))
     np.testing.assert_allclose(Oracle().allot(plenty), TRUTH.missing_bytes / TRUTH.quantum_s)
+
+
+class _Scripted:
+    """Answers every event with the same actions."""
+
+    def __init__(self, *actions: Action) -> None:
+        self.actions, self.events = actions, 0
+
+    def handle(self, event: object, now: float) -> list[Action]:
+        self.events += 1
+        return list(self.actions)
+
+
+def test_who_only_watches_decides_nothing() -> None:
+    quota = SetQuota(job="a", tier="hdd", bytes_per_s=1.0, reason="")
+    seen = Diagnosed(job="a", score=10.0, level="critical", mode="thrash", reason="")
+    governing = _Scripted(quota)
+    watching = _Scripted(seen, replace(quota, bytes_per_s=9.0))
+    watched = Watched(governing, watching)
+    assert watched.handle(JobLeft(job="a"), 0.0) == [quota, seen]
+    assert governing.events == watching.events == 1

@@ -15,6 +15,7 @@ from headrace.sim.rivals.aimd import Aimd
 from headrace.sim.rivals.oracle import Oracle
 from headrace.sim.rivals.published import Published
 from headrace.sim.rivals.static import Needs, StaticQuotas
+from headrace.sim.rivals.watched import Watched
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,16 +47,21 @@ def _reactive(given: Given) -> Policy:
     return Arbiter(replace(given.limits, predictive=False))
 
 
+def _static(given: Given) -> Policy:
+    return StaticQuotas(given.needs)
+
+
 BASELINE = "static"
 OURS = "predictive"
 BOUND = "oracle"
+WATCHED = "watched"
 
 _ALL = (
     Contender(
         name=BASELINE,
         title="static quotas",
         abilities=PLAIN,
-        make=lambda given: StaticQuotas(given.needs),
+        make=_static,
     ),
     Contender(name="aimd", title="AIMD", abilities=PLAIN, make=lambda _: Aimd()),
     Contender(
@@ -98,10 +104,18 @@ _ABLATIONS = (
         name="static-able",
         title="static quotas, abilities of headrace",
         abilities=replace(HEADRACE, announces_bursts=False),
-        make=lambda given: StaticQuotas(given.needs),
+        make=_static,
     ),
 )
 """What each ability is worth: headrace without it, and without its arbiter."""
+
+_WATCHED = Contender(
+    name=WATCHED,
+    title="static quotas, watched by the arbiter",
+    abilities=PLAIN,
+    make=lambda given: Watched(_static(given), _arbiter(given)),
+)
+"""Whose diagnoses are held against what was injected."""
 
 CONTENDERS: dict[str, Contender] = {one.name: one for one in _ALL}
 ABLATIONS: dict[str, Contender] = {one.name: one for one in _ABLATIONS}
@@ -113,7 +127,7 @@ def contender(name: str) -> Contender:
     Raises:
         CallerError: there is none; the message names the nearest.
     """
-    known = CONTENDERS | ABLATIONS
+    known = CONTENDERS | ABLATIONS | {WATCHED: _WATCHED}
     if name not in known:
         raise CallerError(f"no policy {name!r}; {key_hint(name, list(known))}")
     return known[name]

@@ -134,7 +134,7 @@ def test_waiting_behind_others_is_congestion_even_beside_some_throttling() -> No
     ]
     diagnosis = named(trace, after())
     assert diagnosis.mode == "congestion"
-    assert "behind others for 83% of their time" in diagnosis.reason
+    assert "behind others for 50% of their time" in diagnosis.reason
 
 
 def test_a_host_whose_data_are_near_is_never_said_to_wait_for_a_link() -> None:
@@ -165,6 +165,41 @@ def test_a_hit_rate_that_fell_without_a_swing_is_thrash() -> None:
     diagnosis = named(trace, after(60, hit_rate=0.95))
     assert diagnosis.mode == "thrash"
     assert "hit rate 30%" in diagnosis.reason
+
+
+def test_hits_that_swing_are_thrash_and_remain_so_until_they_are_as_before() -> None:
+    watcher = after(60, hit_rate=0.9)
+    swinging = [
+        indicators(iteration=60 + n, queue_depth=0, hit_rate=0.7 + 0.2 * (-1) ** n)
+        for n in range(12)
+    ]
+    assert named(swinging, watcher).mode == "thrash"
+    low = [indicators(iteration=72 + n, queue_depth=0, hit_rate=0.72) for n in range(30)]
+    assert named(low, watcher).mode == "thrash"
+    warm = [indicators(iteration=102 + n, queue_depth=0, hit_rate=0.9) for n in range(20)]
+    assert named(warm, watcher).mode == "none"
+
+
+def test_hits_that_fall_once_as_at_an_epochs_end_are_no_thrash() -> None:
+    watcher = after(60, hit_rate=0.9)
+    low = [indicators(iteration=60 + n, queue_depth=0, hit_rate=0.72) for n in range(40)]
+    assert {watcher.watch(found).mode for found in low} == {"none"}
+
+
+def test_congestion_that_comes_in_pulses_is_said_through_the_gaps() -> None:
+    watcher = after(60)
+    pulses = [
+        indicators(
+            iteration=60 + n,
+            queue_depth=0,
+            io_latency_s=0.05,
+            queue_share=0.9 * (n % 5 < 3),
+            throttled_share=0.95 * (n % 5 >= 3),
+        )
+        for n in range(40)
+    ]
+    said = [watcher.watch(found).mode for found in pulses]
+    assert set(said[8:]) == {"congestion"}
 
 
 def test_a_cache_that_is_always_too_small_is_no_thrash() -> None:

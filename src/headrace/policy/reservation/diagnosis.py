@@ -77,14 +77,18 @@ class DiagnosisLimits:
     cold_hits: Ramp = Ramp(none=0.8, sure=0.4)
     """Hit rate of a cache that is cold."""
 
-    swing: Ramp = Ramp(none=0.004, sure=0.012)
-    """Variance of the hit rate over the window, less the usual one, that shows thrash."""
+    swung: Ramp = Ramp(none=0.003, sure=0.01)
+    """Swing of the hit rate, beyond the usual one, that goes with thrash."""
 
-    low_hits: Ramp = Ramp(none=0.85, sure=0.65)
-    """Mean hit rate over the window, low enough for thrash."""
+    fewer_hits: Ramp = Ramp(none=0.97, sure=0.87)
+    """Mean hit rate over the window, over the host's own usual one, below which something is
+    wrong with the cache."""
 
-    fallen_hits: Ramp = Ramp(none=0.9, sure=0.65)
-    """Mean hit rate over the host's own usual one that shows thrash without a swing."""
+    fallen_hits: Ramp = Ramp(none=0.65, sure=0.4)
+    """The same that shows thrash without a swing; with some, less will do."""
+
+    refilling_hits: Ramp = Ramp(none=0.9, sure=0.7)
+    """The same that shows a cache that fills again after a start."""
 
     latency_swing: Ramp = Ramp(none=0.0, sure=0.2)
     """Coefficient of variation of the latency over the window that goes with thrash."""
@@ -98,10 +102,10 @@ class DiagnosisLimits:
     low_for: Ramp = Ramp(none=1.0, sure=4.0)
     """Iterations in a row with a low queue that are long."""
 
-    queued: Ramp = Ramp(none=0.3, sure=0.6)
-    """Part of an I/O's time, but for its own quota, that it waits behind others."""
+    queued: Ramp = Ramp(none=0.1, sure=0.3)
+    """Part of an I/O's time that it waits behind others."""
 
-    queued_more: Ramp = Ramp(none=0.1, sure=0.25)
+    queued_more: Ramp = Ramp(none=0.05, sure=0.2)
     """That part less the usual one."""
 
     remote: Ramp = Ramp(none=0.1, sure=0.3)
@@ -113,6 +117,9 @@ class DiagnosisLimits:
     throttled: Ramp = Ramp(none=0.8, sure=0.5)
     """Part of an I/O's time that its own quota takes, if that does not explain the need; nor
     does it where I/Os are slow apart from it."""
+
+    hardly_queued: Ramp = Ramp(none=0.6, sure=0.3)
+    """Part of an I/O's time waiting behind others that leaves the cores to blame."""
 
     cpu: Ramp = Ramp(none=0.4, sure=0.6)
     """Part of a batch's preparation that is work of the CPU."""
@@ -187,24 +194,22 @@ def _cold_start(p: Picture, limits: DiagnosisLimits) -> float:
         return min(limits.early(p.iteration), limits.slow(p.latency_ratio))
     fresh = min(limits.fresh, 1.0 - limits.cpu(p.cpu))
     first = max(fresh, limits.slow(p.latency_ratio), limits.cold_hits(p.hit_rate))
-    fills = 1.0 if p.hits_rise else limits.fallen_hits(p.hits_over_usual)
-    return max(min(limits.early(p.iteration), first), fills)
+    fills = limits.refilling_hits(p.hits_over_usual) if p.known else float(p.hits_rise)
+    return max(min(limits.early(p.iteration), first), min(fills, 1.0 - _loses(p, limits)))
 
 
 def _thrash(p: Picture, limits: DiagnosisLimits) -> float:
-    if not p.settled:
+    if not p.known:
         return 0.0
     calm = 1.0 - limits.latency_swing(p.latency_swing)
-    sure = min(limits.low_for(p.low_for), _misses(p, limits))
-    return sure * (1.0 - limits.steady_latency * calm)
+    return min(limits.low_for(p.low_for), _loses(p, limits)) * (1.0 - limits.steady_latency * calm)
 
 
-def _misses(p: Picture, limits: DiagnosisLimits) -> float:
-    """Return how sure it is that the cache does worse than it could."""
-    swing = limits.swing(p.hits_variance - p.usual_variance)
-    swings = min(swing, limits.low_hits(p.hits_mean))
-    cold = 0.0 if p.settled else limits.cold_hits(p.hit_rate)
-    return max(swings, limits.fallen_hits(p.hits_over_usual), cold)
+def _loses(p: Picture, limits: DiagnosisLimits) -> float:
+    """Return how sure it is that the cache loses what it used to hold."""
+    fallen = limits.fallen_hits(p.hits_over_usual) if p.settled else 0.0
+    evidence = min(1.0, limits.swung(p.swung) + fallen)
+    return min(evidence, limits.fewer_hits(p.hits_over_usual))
 
 
 def _congestion(p: Picture, limits: DiagnosisLimits) -> float:
@@ -214,13 +219,14 @@ def _congestion(p: Picture, limits: DiagnosisLimits) -> float:
         limits.queued_more(p.queued - p.usual_queued),
         limits.remote(p.remote_share),
         max(limits.throttled(p.throttled), limits.slow(p.latency_ratio)),
-        1.0 - _misses(p, limits),
+        1.0 - _loses(p, limits),
+        1.0 if p.settled else 1.0 - limits.cold_hits(p.hit_rate),
     )
     return sure * (1.0 - limits.with_nic * max(0.0, p.depth_against_nic))
 
 
 def _transform_bound(p: Picture, limits: DiagnosisLimits) -> float:
-    return min(limits.cpu(p.cpu), 1.0 - limits.queued(p.queued), limits.throttled(p.throttled))
+    return min(limits.cpu(p.cpu), limits.hardly_queued(p.queued), limits.throttled(p.throttled))
 
 
 Rule = Callable[[Picture, DiagnosisLimits], float]
@@ -240,7 +246,7 @@ _REASONS: dict[Mode, Callable[[Picture], str]] = {
         f"usual, {p.hit_rate:.0%} hits"
     ),
     "thrash": lambda p: (
-        f"hit rate {p.hits_mean:.0%} on average with variance {p.hits_variance:.2g}, "
+        f"hit rate {p.hits_mean:.0%} on average, swung by {p.swung:.2g}, "
         f"{p.hits_over_usual:.0%} of the usual"
     ),
     "congestion": lambda p: (

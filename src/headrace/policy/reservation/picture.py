@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from math import sqrt
 from operator import mul
 
@@ -15,9 +15,10 @@ from headrace.policy.reservation.usual import Usual
 _RISING = 0.02
 _SHALLOW = 0.5
 _FULL = 90.0
-_HITS_BETTER = 0.03
+_HITS_BETTER = 0.02
+_HITS_WORSE = 0.005
 _HITS_IN_NEED = 0.001
-_SWING_LEFT = 0.5
+_AS_USUAL = 0.95
 _WARM = 0.9
 _LONGEST_COLD = 2000
 _ROUNDING = 1e-9
@@ -31,15 +32,19 @@ class Picture:
     settled: bool
     """Since it started, the cache has come to do as well as is usual, or was given long enough."""
 
+    known: bool
+    """It settled before, in this run or an earlier one: what is usual is known."""
+
     hits_rise: bool
     """The second half of the window has more hits than the first."""
 
     hit_rate: float
     hits_mean: float
-    hits_variance: float
-    usual_variance: float
     hits_over_usual: float
-    """The window's mean over the usual hit rate, less half of what that usually swings by."""
+    """The window's mean over the usual hit rate."""
+
+    swung: float
+    """The most that the hit rate swung beyond the usual since it was last as usual."""
 
     latency_ratio: float
     """I/O latency without the wait for its own quota, over the usual one."""
@@ -57,11 +62,11 @@ class Picture:
     """Bytes received from the network over bytes read; 1 where nothing was read."""
 
     queued: float
-    """Part of an I/O's time, but for its own quota, that it waited behind others."""
+    """Part of an I/O's time that it waited behind others, over the window."""
 
     usual_queued: float
     throttled: float
-    """Part of an I/O's time that it waited for its own quota."""
+    """Part of an I/O's time that it waited for its own quota, over the window."""
 
     cpu: float
     """Part of a batch's preparation that was work of the CPU."""
@@ -75,12 +80,26 @@ class Album:
         self._ratios: deque[float] = deque(maxlen=window)
         self._fills: deque[float] = deque(maxlen=window)
         self._rates: deque[float] = deque(maxlen=window)
+        self._queues: deque[float] = deque(maxlen=window)
+        self._throttles: deque[float] = deque(maxlen=window)
         self._latency = Usual(less_is_better=True)
-        self._hit_rate = Usual(less_is_better=False, better=_HITS_BETTER, in_need=_HITS_IN_NEED)
+        self._hit_rate = Usual(
+            less_is_better=False, better=_HITS_BETTER, worse=_HITS_WORSE, in_need=_HITS_IN_NEED
+        )
         self._swing = Usual(less_is_better=True)
         self._queued = Usual(less_is_better=True)
+        self._windows = (
+            self._hits,
+            self._ratios,
+            self._fills,
+            self._rates,
+            self._queues,
+            self._throttles,
+        )
         self._iteration = -1
         self._settled = False
+        self._known = False
+        self._swung = 0.0
         self._low_for = 0
 
     def add(self, indicators: Indicators, health: Health) -> None:
@@ -89,57 +108,63 @@ class Album:
             self._begin_again()
         self._iteration = indicators.iteration
         keeps_up = health.queue >= _FULL
+        fill = filled(indicators)
         free_s = indicators.io_latency_s * (1.0 - indicators.throttled_share)
         if free_s > 0:
             self._latency.observe(free_s, keeps_up=keeps_up)
-            self._queued.observe(queued_share(indicators), keeps_up=keeps_up)
-        if self._settled or indicators.hit_rate > (self._hit_rate.value or 0.0):
-            self._hit_rate.observe(indicators.hit_rate, keeps_up=keeps_up)
-        fill = filled(indicators)
         self._hits.append(indicators.hit_rate)
         self._ratios.append(self._latency.ratio(free_s))
         self._fills.append(fill)
         self._rates.append(indicators.nic_bytes_per_s)
+        self._queues.append(indicators.queue_share)
+        self._throttles.append(indicators.throttled_share)
+        self._queued.observe(_mean(self._queues), keeps_up=keeps_up)
         self._low_for = self._low_for + 1 if fill < _SHALLOW else 0
-        if self._settled:
-            self._swing.observe(_moments(self._hits)[1], keeps_up=keeps_up)
+        self._learn_hits(keeps_up=keeps_up)
         self._settle(keeps_up=keeps_up)
+
+    def _learn_hits(self, *, keeps_up: bool) -> None:
+        hits, swing = _mean(self._hits), _swing(self._hits)
+        if self._settled or hits > (self._hit_rate.value or 0.0):
+            self._hit_rate.observe(hits, keeps_up=keeps_up)
+        if self._settled:
+            self._swing.observe(swing, keeps_up=keeps_up)
+        if self._hit_rate.ratio(hits) >= _AS_USUAL:
+            self._swung = 0.0
+        if len(self._hits) == self._hits.maxlen:
+            self._swung = max(self._swung, swing - (self._swing.value or 0.0))
 
     def picture(self, indicators: Indicators) -> Picture:
         """Return the view of the iteration that was added last."""
-        hits_mean, hits_variance = _moments(self._hits)
+        hits = _mean(self._hits)
         ratio_mean, ratio_variance = _moments(self._ratios)
         read = indicators.read_bytes_per_s
         return Picture(
             iteration=indicators.iteration,
             settled=self._settled,
+            known=self._known,
             hits_rise=self._hits_rise(),
             hit_rate=indicators.hit_rate,
-            hits_mean=hits_mean,
-            hits_variance=hits_variance,
-            usual_variance=self._swing.value or 0.0,
-            hits_over_usual=self._over_usual(hits_mean),
+            hits_mean=hits,
+            hits_over_usual=self._hit_rate.ratio(hits),
+            swung=self._swung,
             latency_ratio=self._ratios[-1],
             latency_swing=sqrt(ratio_variance) / ratio_mean if ratio_mean else 0.0,
             low_for=self._low_for,
             depth_against_nic=_correlation(self._fills, self._rates),
             remote_share=min(1.0, indicators.nic_bytes_per_s / read) if read else 1.0,
-            queued=queued_share(indicators),
+            queued=_mean(self._queues),
             usual_queued=self._queued.value or 0.0,
-            throttled=indicators.throttled_share,
+            throttled=_mean(self._throttles),
             cpu=indicators.transform_share,
         )
 
-    def _over_usual(self, hits_mean: float) -> float:
-        usual = self._hit_rate.value or 0.0
-        low = usual - _SWING_LEFT * sqrt(self._swing.value or 0.0)
-        return hits_mean / low if low > _ROUNDING else 1.0
-
     def _begin_again(self) -> None:
         """Forget the run before, but not what is usual for the host."""
-        for window in (self._hits, self._ratios, self._fills, self._rates):
+        for window in self._windows:
             window.clear()
         self._settled = False
+        self._swung = 0.0
         self._low_for = 0
 
     def _settle(self, *, keeps_up: bool) -> None:
@@ -150,11 +175,13 @@ class Album:
         """
         if self._settled or len(self._hits) < (self._hits.maxlen or 0):
             return
+        hits = _mean(self._hits)
         if self._iteration >= _LONGEST_COLD:
-            self._hit_rate.value = _moments(self._hits)[0]
+            self._hit_rate.value = hits
             self._settled = True
-        warm = self._over_usual(_moments(self._hits)[0]) >= _WARM
+        warm = self._hit_rate.ratio(hits) >= _WARM
         self._settled |= warm and keeps_up and not self._hits_rise()
+        self._known |= self._settled
 
     def _hits_rise(self) -> bool:
         half = len(self._hits) // 2
@@ -165,10 +192,16 @@ class Album:
         return second > first + _RISING
 
 
-def queued_share(indicators: Indicators) -> float:
-    """Return the part of an I/O's time, but for its own quota, that it waited behind others."""
-    left = 1.0 - indicators.throttled_share
-    return min(1.0, indicators.queue_share / left) if left > 0 else 0.0
+def _mean(values: deque[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _swing(values: deque[float]) -> float:
+    """Return half the mean square of the steps between values, 0 of one value."""
+    if len(values) < 2:
+        return 0.0
+    squares = sum((after - before) ** 2 for before, after in pairwise(values))
+    return 0.5 * squares / (len(values) - 1)
 
 
 def _moments(values: deque[float]) -> tuple[float, float]:
