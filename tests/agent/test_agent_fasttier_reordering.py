@@ -54,14 +54,27 @@ def played(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None
 class Bench:
     """One job of an engine that foresees and starts nothing by itself."""
 
-    def __init__(self, engine: Engine, spec: JobSpec, **options: object) -> None:
+    def __init__(self, engine: Engine, registry: Registry, name: str, **options: object) -> None:
         self.engine = engine
-        self.name = spec.id
+        self.name = name
+        self._registry = registry
         self.reordering = Reordering(engine, **options)  # type: ignore[arg-type]
 
     def statistics(self) -> FastTierStatistics:
         assert self.engine.fast.tier is not None
         return self.engine.fast.tier.statistics()
+
+    async def register(self, spec: JobSpec, *, step_time_s: float = 0.0) -> None:
+        """Serve a job, or with another pace, as if it had been proven."""
+        found = fingerprint(Program(TEXT))
+        proof = Fingerprint(versions=found.versions, golden=found.golden)
+        message = RegisterJob(
+            spec=spec, world=1, cuts={"text": 1}, fingerprint=proof, step_time_s=step_time_s,
+            roster=(RosterEntry(name="agent"),),
+        )  # fmt: skip
+        await self._registry.register(spec.id, message)
+        self.engine.jobs[spec.id].proof.settle(proof)
+        self.engine.change_mode(self.engine.jobs[spec.id])
 
     async def until(self, question: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
@@ -69,10 +82,10 @@ class Bench:
                 await asyncio.sleep(0.01)
 
     @asynccontextmanager
-    async def going_on(self) -> AsyncIterator[None]:
+    async def going_on(self) -> AsyncIterator[asyncio.Future[None]]:
         going = asyncio.ensure_future(self.reordering.run())
         try:
-            yield
+            yield going
         finally:
             going.cancel()
             await asyncio.gather(going, return_exceptions=True)
@@ -87,23 +100,18 @@ async def bench_of(
     )
     engine = Engine(config)
     registry = Registry(engine, config, unix_socket=None, weight=lambda: 1)
-    spec = msgspec.structs.replace(spec_of(texts), pipeline=TEXT.to_json())
-    found = fingerprint(Program(TEXT))
-    proof = Fingerprint(versions=found.versions, golden=found.golden)
-    await registry.register(
-        spec.id,
-        RegisterJob(
-            spec=spec, world=1, cuts={"text": 1}, fingerprint=proof,
-            roster=(RosterEntry(name="agent"),),
-        ),
-    )  # fmt: skip
-    engine.jobs[spec.id].proof.settle(proof)
-    engine.change_mode(engine.jobs[spec.id])
+    spec = spec_of_texts(texts)
+    bench = Bench(engine, registry, spec.id, **options)
     try:
-        yield Bench(engine, spec, **options)
+        await bench.register(spec)
+        yield bench
     finally:
         engine.close()
         registry.close()
+
+
+def spec_of_texts(texts: Path, *, seed: int = 3) -> JobSpec:
+    return msgspec.structs.replace(spec_of(texts, seed=seed), pipeline=TEXT.to_json())
 
 
 def upcoming(bench: Bench) -> list[int]:
@@ -210,6 +218,22 @@ async def test_a_job_may_go_while_its_samples_are_brought_over(texts: Path, tmp_
         bench.engine.handle(FetchBegan(job=bench.name, visits=visits))  # nobody knows it any more
         with pytest.raises(KeyError):
             bench.engine.handle(JobRemoved(job=bench.name))
+
+
+@played
+async def test_what_a_long_read_brings_may_push_out_what_it_brings_for_another_job(
+    texts: Path, tmp_path: Path
+) -> None:
+    """Copies are taken in by steps, but a slow job's first step may come after a fast one's 30th."""
+    async with bench_of(texts, tmp_path, nbytes=400_000) as bench:
+        await bench.register(spec_of_texts(texts), step_time_s=0.01)
+        await bench.register(spec_of_texts(texts, seed=9), step_time_s=0.4)
+        bench.engine.set_reordering(frozenset({bench.name}))
+        async with bench.going_on() as going:
+            await bench.until(lambda: bench.statistics().runs >= 1 or going.done())
+            assert not going.done(), going.exception()
+        assert bench.statistics().evicted > 0
+        assert bench.statistics().corrupt == 0
 
 
 @played

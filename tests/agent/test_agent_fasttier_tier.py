@@ -74,6 +74,20 @@ def test_a_job_that_is_gone_makes_room(texts: Path, tmp_path: Path) -> None:
         assert shelf.tier.statistics().hits >= 24
 
 
+def test_what_is_still_read_for_a_job_that_is_gone_is_read_from_where_it_lies(
+    texts: Path, tmp_path: Path
+) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        opened = shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        kept, begun = (int(sample) for sample in opened.schedule.batch(8).samples[:2])
+        trip = shelf.begin("job", 8, begun)
+        shelf.tier.forget_job("job")
+        shelf.progress.gone.add("job")
+        assert shelf.carry_out("job", begun, trip) == text_of(begun)
+        assert shelf.begin("job", 8, kept) is None
+
+
 def test_a_use_that_was_passed_over_does_not_keep_a_sample_for_ever(
     texts: Path, tmp_path: Path
 ) -> None:

@@ -17,11 +17,10 @@ from functools import partial
 
 import numpy as np
 
-from headrace.agent.arena import Extent
 from headrace.agent.engine import Engine, Reading
 from headrace.agent.fasttier.layout import Layout
 from headrace.agent.fasttier.through import Passage, leave_copy
-from headrace.agent.fasttier.tier import FastTier, Key
+from headrace.agent.fasttier.tier import FastTier, Key, Record
 from headrace.agent.jobs import ServedJob
 from headrace.agent.threads import DaemonThreads
 from headrace.core.errors import HeadraceError
@@ -77,7 +76,7 @@ class _Copy:
 
     row: int
     key: Key
-    slot: tuple[Extent, ...]
+    record: Record
 
 
 class Reordering:
@@ -252,12 +251,11 @@ class _Hands:
         copies = self._admitted(job, source, uses)
         if not copies:
             return
-        records = [self.tier.record_of(copy.key) for copy in copies]
         reading = partial(_read_and_leave, job, source, copies, self.tier.fd)
         passages = await self.thread.run(reading)
         self.tier.count_run(nbytes, passages)
-        for number, (copy, record) in enumerate(zip(copies, records, strict=True)):
-            self.tier.settle(copy.key, record, passages[number].stored if passages else None)
+        for number, copy in enumerate(copies):
+            self.tier.settle(copy.key, copy.record, passages[number].stored if passages else None)
 
     def _admitted(self, job: ServedJob, source: int, uses: dict[int, Use | None]) -> list[_Copy]:
         """Return those of some rows of one file that are to be kept, in the order of the rows."""
@@ -266,9 +264,9 @@ class _Hands:
         copies = []
         for row, use in sorted(uses.items(), key=_soonest_first):
             key = self.tier.key(job, source, start + row)
-            slot = self.tier.admit(key, int(index.lengths[row]), use, version)
-            if slot:
-                copies.append(_Copy(row, key, slot))
+            record = self.tier.admit(key, int(index.lengths[row]), use, version)
+            if record is not None:
+                copies.append(_Copy(row, key, record))
         return sorted(copies, key=lambda copy: copy.row)
 
 
@@ -283,7 +281,10 @@ def _read_and_leave(
     except HeadraceError as error:
         log.info("a long read of %s failed: %s", locations[0].file, error)
         return None
-    return [leave_copy(fd, copy.slot, fields) for copy, fields in zip(copies, found, strict=True)]
+    return [
+        leave_copy(fd, copy.record.extents, fields)
+        for copy, fields in zip(copies, found, strict=True)
+    ]
 
 
 def _first_visits(visits: Iterable[Visit]) -> list[Visit]:

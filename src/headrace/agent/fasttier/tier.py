@@ -44,7 +44,9 @@ class Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Record:
+class Record:
+    """Where a sample lies in the file, or is being written to."""
+
     extents: tuple[Extent, ...]
     version: str
     """Of the file that the sample is part of."""
@@ -64,7 +66,7 @@ class Trip:
 
     errand: Errand
     key: Key
-    record: _Record | None
+    record: Record | None
     then: Use | None
     """When the sample is read next after this."""
 
@@ -86,7 +88,7 @@ class FastTier:
             self._space.nbytes, lambda use: progress.due_at(*use)
         )
         self._progress = progress
-        self._records: dict[Key, _Record] = {}
+        self._records: dict[Key, Record] = {}
         self._largest = min(self._space.nbytes // LARGEST_SHARE, LARGEST_BYTES)
         self._counts = dict.fromkeys(_COUNTS, 0)
 
@@ -117,7 +119,7 @@ class FastTier:
 
     def begin(self, name: str, job: ServedJob, visit: Visit, place: Place) -> Trip | None:
         """Return what a read has to do with the fast tier, to be ended; None: nothing."""
-        if self.off:
+        if self.off or not self.timetable.knows(name):
             return None
         key = self.key(job, place.source, visit.sample)
         record = self._records.get(key)
@@ -127,8 +129,8 @@ class FastTier:
         then = self.timetable.after(name, visit.step, visit.sample)
         length = place.location.length
         if record is None:
-            slot = self.admit(key, length, then, place.location.file_version)
-            record = self._records.get(key)
+            record = self.admit(key, length, then, place.location.file_version)
+            slot = () if record is None else record.extents
             return Trip(Errand(slot=slot), key, record, then, length)
         if record.stored is None:
             return Trip(Errand(), key, None, then, length)
@@ -151,15 +153,15 @@ class FastTier:
         else:
             self._end_read(trip, trip.record, passage)
 
-    def admit(self, key: Key, length: int, use: Use | None, version: str) -> tuple[Extent, ...]:
-        """Return where a sample of so many bytes is to be kept, to be settled; nothing: nowhere."""
+    def admit(self, key: Key, length: int, use: Use | None, version: str) -> Record | None:
+        """Return where a sample of so many bytes is to be kept, to be settled; None: nowhere."""
         nbytes = rounded(length + OVERHEAD_BYTES)
         if use is None or nbytes > self._largest or key in self._records:
-            return ()
+            return None
         victims = self._cache.offer(key, nbytes, use)
         if victims is None:
             self._counts["declined"] += 1
-            return ()
+            return None
         self._counts["evicted"] += len(victims)
         for victim in victims:
             self._let_go(victim)
@@ -167,19 +169,11 @@ class FastTier:
             extents = self._space.reserve(nbytes)
         except MemoryError:  # what went is still being read
             self._cache.remove(key)
-            return ()
-        self._records[key] = _Record(extents, version, users=1)
-        return extents
+            return None
+        record = self._records[key] = Record(extents, version, users=1)
+        return record
 
-    def record_of(self, key: Key) -> _Record:
-        """Return the record that ``admit`` made.
-
-        Raises:
-            KeyError: there is none, or not any more.
-        """
-        return self._records[key]
-
-    def settle(self, key: Key, record: _Record, stored: Stored | None) -> None:
+    def settle(self, key: Key, record: Record, stored: Stored | None) -> None:
         """Take in that a record was written, or that it was not."""
         if self.off:
             return
@@ -236,7 +230,7 @@ class FastTier:
             **self._counts,
         )
 
-    def _end_read(self, trip: Trip, record: _Record, passage: Passage | None) -> None:
+    def _end_read(self, trip: Trip, record: Record, passage: Passage | None) -> None:
         record.users -= 1
         if record.gone:
             self._free_unused(record)
@@ -257,7 +251,7 @@ class FastTier:
         record.gone = True
         self._free_unused(record)
 
-    def _free_unused(self, record: _Record) -> None:
+    def _free_unused(self, record: Record) -> None:
         if not record.users:
             self._space.free(record.extents)
 

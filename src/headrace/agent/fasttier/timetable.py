@@ -79,13 +79,21 @@ class Timetable:
             if not self._readers[dataset]:
                 del self._readers[dataset]
 
+    def knows(self, name: str) -> bool:
+        """Return whether a job was taken in and not forgotten."""
+        return name in self._jobs
+
     def dataset(self, spec: SourceSpec, source: ServedSource) -> int:
         """Return the number of the dataset that a source reads: where it is, and its index."""
         name = source.place.url, spec.index_digest
         return self._numbers.setdefault(name, len(self._numbers))
 
     def after(self, name: str, step: int, sample: int) -> Use | None:
-        """Return who reads a sample next after a job has read it for a step; None: nobody."""
+        """Return who reads a sample next after a job has read it for a step; None: nobody.
+
+        Raises:
+            KeyError: the job is not known.
+        """
         known = self._known.get((name, step))
         if known is None:
             known = self._foresee(name, step)
