@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from bench.measuring import Report, Spread
-from headrace.sim.contenders import BASELINE, BOUND, OURS, contender
+from headrace.sim.contenders import BASELINE, BOUND, OURS, WATCHED, contender
 from headrace.sim.contest import Outcome
 from headrace.sim.measures import Figures, regret
 from headrace.sim.scenario import Scenario
-from headrace.sim.tables import outcome_tables
+from headrace.sim.tables import diagnosis, outcome_tables
 
 GOALS = {
     "idle_wait": "≤ 0.15 (original 0.326)",
@@ -27,13 +27,28 @@ GOALS = {
 _MODES = {"cold_start": "cold-start", "thrash": "thrash", "congestion": "congestion"}
 
 
-def report_of(scenario: Scenario, outcomes: Mapping[str, Outcome]) -> Report:
-    """Return the report; each ratio is of one run, as a simulation repeats itself exactly."""
+DIAGNOSIS_GOAL = "precision and recall ≥ 0.95 of each cause"
+
+
+def report_of(
+    scenario: Scenario, outcomes: Mapping[str, Outcome], labelled: Scenario, watched: Outcome
+) -> Report:
+    """Return the report; each ratio is of one run, as a simulation repeats itself exactly.
+
+    Args:
+        scenario: What policies are compared on.
+        outcomes: Theirs, by name.
+        labelled: What diagnoses are held against.
+        watched: The outcome there.
+    """
     figures = {name: outcome.figures for name, outcome in outcomes.items()}
     first, *others = outcome_tables(outcomes)
     return Report(
         name="reservation",
-        settings={"scenario": msgspec.to_builtins(scenario)},
+        settings={
+            "scenario": msgspec.to_builtins(scenario),
+            "diagnosis_scenario": msgspec.to_builtins(labelled),
+        },
         baseline=_described(figures[BASELINE]),
         headrace=_described(figures[OURS]),
         ratios={name: _single(value) for name, value in ratios(figures, OURS).items()},
@@ -42,9 +57,14 @@ def report_of(scenario: Scenario, outcomes: Mapping[str, Outcome]) -> Report:
         repeats=1,
         further={
             "policies": {name: _entry(name, figures, outcomes[name]) for name in figures},
+            "diagnosis": {
+                "goal": DIAGNOSIS_GOAL,
+                **msgspec.to_builtins(watched.figures.diagnosis),
+                "simulation_s": watched.took_s,
+            },
             "regret": {name: regret(found, figures[BOUND]) for name, found in figures.items()},
         },
-        further_tables=tuple(others),
+        further_tables=(*others, diagnosis(WATCHED, watched.figures.diagnosis)),
     )
 
 

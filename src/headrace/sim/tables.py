@@ -28,7 +28,7 @@ def outcome_tables(outcomes: Mapping[str, Outcome]) -> tuple[Table, ...]:
     """Return all tables of a contest."""
     figures = {name: outcome.figures for name, outcome in outcomes.items()}
     diagnoses = tuple(
-        _diagnosis(name, found.diagnosis)
+        diagnosis(name, found.diagnosis)
         for name, found in figures.items()
         if any(found.diagnosis.counts[truth][said] for truth in MODES for said in MODES[1:])
     )
@@ -112,7 +112,8 @@ def loans(figures: Mapping[str, Figures]) -> Table:
     )
 
 
-def _diagnosis(name: str, found: Confusion) -> Table:
+def diagnosis(name: str, found: Confusion) -> Table:
+    """Return what one policy's diagnoses were of what was injected."""
     counts = found.counts
     said = [m for m in MODES[1:] if any(counts[m].values()) or any(c[m] for c in counts.values())]
     return Table(

@@ -4,12 +4,12 @@ Each mode has a few symptoms. A symptom is how sure one figure makes us, 0 to 1,
 between two values instead of at a cliff; a mode is as sure as its weakest symptom, and none is
 surer than that the queue is low, for otherwise nobody suffers. The surest mode is named. A
 cold cache queues at disks too, and a thrashing one does, so congestion is what remains when
-the cache is as usual.
+the cache is as usual. It may come in pulses, so its figures are means over a window.
 
 | mode | symptoms |
 |---|---|
-| cold start | few iterations since the start; the cache fills or I/Os take longer than usual |
-| thrash | the cache's hit rate swings and is low on average, or fell far below its usual |
+| cold start | few iterations since the start, or a cache that has yet to do as well as usual |
+| thrash | the hit rate swings from one iteration to the next and is low, or fell very far |
 | congestion | the queue is low for long; I/Os wait behind others, not for their own quota |
 | transform-bound | preparing is work of the CPU, not waiting for reads |
 
