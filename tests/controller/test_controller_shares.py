@@ -102,6 +102,17 @@ def test_a_job_ends_with_its_last_host(desk: Desk) -> None:
     assert not desk.steward.jobs
 
 
+def test_a_host_whose_step_time_nobody_knows_is_asked_for_its_next_report() -> None:
+    desk = Desk(most_reports_per_s=10.0)
+    for number in range(40):
+        answer = join(desk, "a", host=f"h{number}", hosts=40, world=320, step_time_s=0.0)
+    desk.advance(1.0)
+    assert answer.every == 1
+    first = health(0, host="h0", step_time_s=0.0, wait_s=0.1)
+    assert desk.steward.take_health("a", first).every == 1
+    assert desk.steward.take_health("a", health(1, host="h0")).every == 4
+
+
 def test_many_hosts_are_asked_to_report_less_often_and_not_at_once() -> None:
     desk = Desk(most_reports_per_s=10.0, most_at_once_per_s=100.0)
     for number in range(40):

@@ -129,7 +129,7 @@ class Steward:
         self.reports += 1
         if self.settles_until is None:
             self._tell(event)
-        return self._answer(name, report.host, report.step_time_s + report.wait_s)
+        return self._answer(name, report.host, report.step_time_s, report.wait_s)
 
     def end_job(self, name: str, host: str | None = None) -> None:
         """Forget a job, or one host of it; a job ends with its last host.
@@ -321,9 +321,11 @@ class Steward:
         hosts = sum(len(job.hosts) for job in self.jobs.values())
         self._least_period_s = hosts / self.limits.most_reports_per_s
 
-    def _answer(self, name: str, host: str, iteration_s: float) -> HealthAnswer:
+    def _answer(
+        self, name: str, host: str, step_time_s: float, wait_s: float = 0.0
+    ) -> HealthAnswer:
         found = self.books.standing.diagnosis(name)
-        every = math.ceil(self._least_period_s / max(iteration_s, _SHORTEST_STEP_S))
+        iteration_s = step_time_s + wait_s
         spread_s = (self.jobs[name].host_count - 1) / self.limits.most_at_once_per_s
         return HealthAnswer(
             score=found.score,
@@ -332,10 +334,18 @@ class Steward:
             reason=found.reason,
             quotas=self._shares.direct(name, host),
             settling=self.settles_until is not None,
-            every=max(1, every),
+            every=self._every(iteration_s) if step_time_s > 0 else 1,
             stall_every_s=max(_STALL_EVERY_S, self._least_period_s),
             spread_s=min(spread_s, _MOST_SPREAD * iteration_s, _LONGEST_SPREAD_S),
         )
+
+    def _every(self, iteration_s: float) -> int:
+        """Return after how many iterations a host is to report again, so that not too many do.
+
+        Not for hosts whose steps take nobody knows how long: their jobs' needs are not known
+        before they report.
+        """
+        return max(1, math.ceil(self._least_period_s / max(iteration_s, _SHORTEST_STEP_S)))
 
     def _orders(self, agent: Agent) -> AgentOrders:
         """Return what an agent is to do: nothing else than it does until all is settled."""
