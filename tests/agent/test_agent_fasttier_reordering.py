@@ -191,6 +191,36 @@ async def test_long_reads_keep_to_the_jobs_quota(texts: Path, tmp_path: Path) ->
 
 
 @played
+async def test_a_job_that_waits_for_its_quota_keeps_no_other_from_being_reordered(
+    texts: Path, tmp_path: Path
+) -> None:
+    async with bench_of(texts, tmp_path, always=True) as bench:
+        bench.engine.bandwidth.set_quotas({bench.name: {"hdd": 1.0}})
+        async with bench.going_on():
+            await bench.until(lambda: bench.statistics().runs == 1)
+            other = spec_of_texts(texts, seed=9)
+            await bench.register(other)
+            await bench.until(lambda: bench.statistics().runs >= 2)
+        assert other.id in bench.engine.usage.totals()
+
+
+@played
+async def test_a_job_that_goes_while_its_long_read_waits_is_waited_for_no_longer(
+    texts: Path, tmp_path: Path
+) -> None:
+    async with bench_of(texts, tmp_path) as bench:
+        bench.engine.bandwidth.set_quotas({bench.name: {"hdd": 1.0}})
+        bench.engine.set_reordering(frozenset({bench.name}))
+        wanted = upcoming(bench)
+        async with bench.going_on():
+            await bench.until(lambda: bench.statistics().runs == 1)
+            await bench.until(lambda: bench.engine.bandwidth.holds_back(bench.name))
+            bench.engine.set_reordering(frozenset())
+            await bench.until(lambda: not bench.engine.bandwidth.holds_back(bench.name))
+            assert upcoming(bench) == wanted
+
+
+@played
 async def test_a_file_that_changed_is_left_to_those_who_need_its_samples(tmp_path: Path) -> None:
     texts = make_texts(tmp_path / "texts", count=640, shards=2)
     (tmp_path / "cache").mkdir()
@@ -224,8 +254,8 @@ async def test_a_job_may_go_while_its_samples_are_brought_over(texts: Path, tmp_
 async def test_what_a_long_read_brings_may_push_out_what_it_brings_for_another_job(
     texts: Path, tmp_path: Path
 ) -> None:
-    """Copies are taken in by steps, but a slow job's first step may come after a fast one's 30th."""
     async with bench_of(texts, tmp_path, nbytes=400_000) as bench:
+        # copies are taken in by steps, but a slow job's first may come after a fast one's 30th
         await bench.register(spec_of_texts(texts), step_time_s=0.01)
         await bench.register(spec_of_texts(texts, seed=9), step_time_s=0.4)
         bench.engine.set_reordering(frozenset({bench.name}))

@@ -8,28 +8,22 @@ is needed sooner than something else that is kept. Workers then read the copies.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from headrace.agent.engine import Engine, Reading
+from headrace.agent.fasttier.carrier import Carrier, Load
 from headrace.agent.fasttier.layout import Layout
-from headrace.agent.fasttier.through import Passage, leave_copy
-from headrace.agent.fasttier.tier import FastTier, Key, Record
+from headrace.agent.fasttier.tier import FastTier
 from headrace.agent.jobs import ServedJob
-from headrace.agent.threads import DaemonThreads
-from headrace.core.errors import HeadraceError
 from headrace.core.media import TierName
 from headrace.policy.lookahead_events import FetchBegan, FetchEnded, Visit
 from headrace.policy.nextuse import Use
 from headrace.policy.runs import Run, SeekCosts
-
-log = logging.getLogger("headrace.agent.fasttier")
 
 PERIOD_S = 0.1
 """Time between two looks at what lies ahead [s]."""
@@ -70,17 +64,10 @@ class _Wanted:
         return [self.visits[member] for member in run.members]
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
-    """One sample that is to be kept."""
-
-    row: int
-    key: Key
-    record: Record
-
-
 class Reordering:
     """Long reads for the jobs of an agent that are ordered to be reordered, one read at a time.
+
+    A job that waits for its quota keeps no other waiting.
 
     Args:
         engine: The agent's; its ``reordered`` names the jobs.
@@ -97,33 +84,38 @@ class Reordering:
         self._layouts: dict[str, Layout] = {}
         self._held: dict[str, dict[Visit, None]] = {}
         self._promising: dict[str, bool] = {}
+        self._going: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Do so until cancelled; nothing is held back afterwards, and a read ends as it may."""
         tier = self._engine.fast.tier
         if tier is None:
             return
-        hands = _Hands(tier, DaemonThreads(1, "headrace-runs"))
-        try:
-            while not tier.off:
-                await asyncio.sleep(RESTING_PERIOD_S if self._engine.rests else PERIOD_S)
-                await self._look(hands)
-        finally:
-            hands.thread.shutdown(wait=False, cancel_futures=True)
-            self._release({})
+        with closing(Carrier(tier)) as carrier:
+            async with asyncio.TaskGroup() as group:
+                try:
+                    while not tier.off:
+                        await asyncio.sleep(RESTING_PERIOD_S if self._engine.rests else PERIOD_S)
+                        self._look(carrier, group)
+                finally:
+                    self._release({})
 
-    async def _look(self, hands: _Hands) -> None:
+    def _look(self, carrier: Carrier, group: asyncio.TaskGroup) -> None:
         ordered = self._engine.reordered
         jobs = {
             name: job for name, job in self._engine.jobs.items() if self._always or name in ordered
         }
         self._release(jobs)
         for name, job in jobs.items():
-            if name in self._engine.jobs and self._is_promising(name, job):
-                await self._reorder(name, job, hands)
+            if name not in self._going and self._is_promising(name, job):
+                going = group.create_task(self._reorder(name, job, carrier), name=name)
+                self._going[name] = going
+                going.add_done_callback(lambda done: self._going.pop(done.get_name()))
 
     def _release(self, but: Mapping[str, object]) -> None:
-        """Hold back nothing any more of jobs that are not named."""
+        """Hold back nothing any more of jobs that are not named, and begin no read for them."""
+        for name in self._going.keys() - but.keys():
+            self._going[name].cancel()
         for name in self._held.keys() - but.keys():
             self._engine.handle(FetchEnded(job=name, visits=list(self._held.pop(name))))
         self._promising = {name: it for name, it in self._promising.items() if name in but}
@@ -142,19 +134,19 @@ class Reordering:
             self._promising[name] = known
         return known
 
-    async def _reorder(self, name: str, job: ServedJob, hands: _Hands) -> None:
+    async def _reorder(self, name: str, job: ServedJob, carrier: Carrier) -> None:
         """Hold more visits back, and bring them over once that is worth it, or due."""
-        over, held = self._engine.over(name), self._collect(name, job, hands.tier)
+        over, held = self._engine.over(name), self._collect(name, job, carrier.tier)
         if not held:
             return
         urgent = held[0].step <= over + URGENT_STEPS
         gain = None if urgent else PATIENT_GAIN
-        wanted = self._wanted(job, held, hands.tier.budget // SHARE, gain)
+        wanted = self._wanted(job, held, carrier.tier.budget // SHARE, gain)
         if not wanted and not urgent:
             return
         try:
             for part in wanted:
-                await self._fetch_all(name, job, part, hands)
+                await self._fetch_all(name, job, part, carrier)
         finally:
             self._held.pop(name, None)
             self._engine.handle(FetchEnded(job=name, visits=held))
@@ -213,78 +205,30 @@ class Reordering:
                 del self._layouts[next(iter(self._layouts))]
         return self._layouts[digest]
 
-    async def _fetch_all(self, name: str, job: ServedJob, wanted: _Wanted, hands: _Hands) -> None:
+    async def _fetch_all(
+        self, name: str, job: ServedJob, wanted: _Wanted, carrier: Carrier
+    ) -> None:
         layout = self._layout(job, wanted.source)
         for run in wanted.runs:
             for piece in layout.pieces(run, np.array(wanted.rows, np.int64)):
-                if name not in self._engine.jobs or hands.tier.off:
+                if name not in self._engine.jobs or carrier.tier.off:
                     return
-                await self._fetch(name, job, wanted, piece, hands)
+                await self._fetch(name, job, wanted, piece, carrier)
                 self._engine.handle(FetchEnded(job=name, visits=wanted.visits_in(piece)))
 
     async def _fetch(
-        self, name: str, job: ServedJob, wanted: _Wanted, piece: Run, hands: _Hands
+        self, name: str, job: ServedJob, wanted: _Wanted, piece: Run, carrier: Carrier
     ) -> None:
         source = job.sources[wanted.source]
         step = min((wanted.visits[member].step for member in piece.members), default=0)
         throttled_s = await self._engine.bandwidth.wait(name, source.tier, len(piece), step=step)
         rows = self._layout(job, wanted.source).rows_in(piece).tolist()
-        uses = dict(zip(rows, hands.tier.next_of(job, wanted.source, rows), strict=True))
+        uses = dict(zip(rows, carrier.tier.next_of(job, wanted.source, rows), strict=True))
         uses |= {wanted.rows[member]: _use(wanted.visits[member]) for member in piece.members}
-        begin = time.perf_counter()
-        await hands.bring_over(job, wanted.source, uses, len(piece))
-        reading = Reading(name, source.tier, len(piece), throttled_s)
-        self._engine.count_reading(reading, time.perf_counter() - begin)
-
-
-@dataclass(frozen=True, slots=True)
-class _Hands:
-    """The fast tier and the thread that reads for it."""
-
-    tier: FastTier
-    thread: DaemonThreads
-
-    async def bring_over(
-        self, job: ServedJob, source: int, uses: dict[int, Use | None], nbytes: int
-    ) -> None:
-        """Read some rows of one file at once, and keep those that are worth it."""
-        copies = self._admitted(job, source, uses)
-        if not copies:
-            return
-        reading = partial(_read_and_leave, job, source, copies, self.tier.fd)
-        passages = await self.thread.run(reading)
-        self.tier.count_run(nbytes, passages)
-        for number, copy in enumerate(copies):
-            self.tier.settle(copy.key, copy.record, passages[number].stored if passages else None)
-
-    def _admitted(self, job: ServedJob, source: int, uses: dict[int, Use | None]) -> list[_Copy]:
-        """Return those of some rows of one file that are to be kept, in the order of the rows."""
-        index, start = job.open.sources[source].index, job.open.source_range(source).start
-        version = index.location(next(iter(uses))).file_version
-        copies = []
-        for row, use in sorted(uses.items(), key=_soonest_first):
-            key = self.tier.key(job, source, start + row)
-            record = self.tier.admit(key, int(index.lengths[row]), use, version)
-            if record is not None:
-                copies.append(_Copy(row, key, record))
-        return sorted(copies, key=lambda copy: copy.row)
-
-
-def _read_and_leave(
-    job: ServedJob, source: int, copies: Sequence[_Copy], fd: int
-) -> list[Passage] | None:
-    """Read samples at once and leave copies; None: they cannot be read, as each will tell."""
-    index = job.open.sources[source].index
-    locations = [index.location(copy.row) for copy in copies]
-    try:
-        found = job.preparers[source].raw_run(locations)
-    except HeadraceError as error:
-        log.info("a long read of %s failed: %s", locations[0].file, error)
-        return None
-    return [
-        leave_copy(fd, copy.record.extents, fields)
-        for copy, fields in zip(copies, found, strict=True)
-    ]
+        read_s = await carrier.bring_over(Load(job, wanted.source, uses, len(piece)))
+        if read_s is not None:
+            reading = Reading(name, source.tier, len(piece), throttled_s)
+            self._engine.count_reading(reading, read_s)
 
 
 def _first_visits(visits: Iterable[Visit]) -> list[Visit]:
@@ -297,8 +241,3 @@ def _first_visits(visits: Iterable[Visit]) -> list[Visit]:
 
 def _use(visit: Visit) -> Use:
     return Use(visit.job, visit.step)
-
-
-def _soonest_first(item: tuple[int, Use | None]) -> tuple[bool, int]:
-    use = item[1]
-    return use is None, 0 if use is None else use.step
