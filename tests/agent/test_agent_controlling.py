@@ -115,6 +115,12 @@ def test_jobs_to_be_reordered_are_passed_on(link: Link, controller: FakeControll
     controller.orders = AgentOrders(reorder=("a", "b"), every_s=1.0)
     link.exchange()
     assert link.engine.reordered == {"a", "b"}
+    controller.orders = AgentOrders(reorder=None, every_s=1.0)
+    link.exchange()
+    assert link.engine.reordered == {"a", "b"}
+    controller.orders = AgentOrders(every_s=1.0)
+    link.exchange()
+    assert link.engine.reordered == set()
 
 
 @pytest.mark.parametrize("mood", ["garbage", "failing", "strange", "refusing"])

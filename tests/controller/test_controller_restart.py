@@ -78,11 +78,14 @@ def test_until_all_agents_told_what_they_enforce_nothing_is_ordered_anew(
     with pytest.raises(UnknownAgentError, match="announce agent 'n0' again"):
         first.report({"a": MB})
     enforced = first.enforced
-    assert first.announce().quotas == enforced
+    orders = first.announce()
+    assert (orders.quotas, orders.reorder) == (enforced, None)
     again.steward.take_health("a", starving(60))
-    assert first.report({"a": MB}).quotas == enforced
+    orders = first.report({"a": MB})
+    assert (orders.quotas, orders.reorder) == (enforced, None)
     again.advance(6.0)
     assert again.steward.settles_until is None
+    assert first.report({"a": MB}).reorder is not None
 
 
 def test_meanwhile_hosts_are_told_to_keep_to_what_they_had(open_desk: Open, tmp_path: Path) -> None:

@@ -197,7 +197,8 @@ class Controlling:
         self._failures, self.away = 0, ""
         if orders.quotas != self._engine.bandwidth.quotas():
             self._engine.bandwidth.set_quotas(orders.quotas)
-        self._engine.set_reordering(frozenset(orders.reorder))
+        if orders.reorder is not None:
+            self._engine.set_reordering(frozenset(orders.reorder))
 
     def _failed(self, error: HeadraceError | OSError) -> float:
         """Keep everything as it is, say so once, and return when to try again [s]."""

@@ -349,13 +349,14 @@ class Steward:
 
     def _orders(self, agent: Agent) -> AgentOrders:
         """Return what an agent is to do: nothing else than it does until all is settled."""
-        if self.settles_until is not None:
+        settling = self.settles_until is not None
+        if settling:
             orders = copied(agent.enforced)
         else:
             orders = copied(agent.adopted) | self._shares.orders(agent.name)
         agent.ordered = orders
         return AgentOrders(
             quotas=orders,
-            reorder=tuple(sorted(self.books.standing.reordering)),
+            reorder=None if settling else tuple(sorted(self.books.standing.reordering)),
             every_s=self.limits.agent_report_s,
         )

@@ -201,8 +201,8 @@ class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):
     quotas: dict[str, dict[str, float]] = {}
     """Job → tier → bandwidth at this agent [B/s]; a job that is not named is not limited."""
 
-    reorder: tuple[str, ...] = ()
-    """Jobs whose upcoming reads are merged into sequential runs."""
+    reorder: tuple[str, ...] | None = ()
+    """Jobs whose upcoming reads are merged into sequential runs; None: as before."""
 
     every_s: float = 1.0
     """Report after this time [s]."""
