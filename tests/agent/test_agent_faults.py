@@ -232,7 +232,9 @@ def test_an_agent_whose_storage_is_frozen_ends_in_time(
     (tmp_path / "sitecustomize.py").write_text(FREEZING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("FROZEN", str(tmp_path / "frozen"))
-    agent = LocalAgent([dataset.parent], options=["--workers", "1", *QUIET]).start()
+    words = (tmp_path / "words").open("wb")
+    agent = LocalAgent([dataset.parent], options=["--workers", "1", *QUIET], stderr=words).start()
+    words.close()
     first, second, third = Job(agent, dataset), Job(agent, dataset, DECODING), Job(agent, dataset)
     first.register()
     (tmp_path / "frozen").touch()
@@ -243,6 +245,7 @@ def test_an_agent_whose_storage_is_frozen_ends_in_time(
     begin = time.monotonic()
     assert agent.stop() == 0
     assert time.monotonic() - begin < 4.0
+    assert "Traceback" not in (tmp_path / "words").read_text()
 
 
 def test_an_agent_that_is_killed_takes_its_workers_along(dataset: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -42,6 +43,7 @@ class Server(uvicorn.Server):
 
     def end(self) -> None:
         """Let ``serve`` return after a grace period for what is in flight."""
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # to be cut off is no error
         self.should_exit = True
         self._ending.set()
 
