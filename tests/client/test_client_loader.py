@@ -15,6 +15,7 @@ from epochs import digest, digests, epoch, loading
 import headrace
 from headrace import Loader, Pipeline, ops
 from headrace.client import maker
+from headrace.client.config import RUN_VARIABLES, LoaderConfig
 from headrace.client.prefetch import Prefetcher
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import (
@@ -114,6 +115,35 @@ def test_a_state_of_another_job_is_refused(dataset: Path) -> None:
         state = loader.state_dict()
     with loading(dataset, seed=4) as loader, pytest.raises(ConfigError, match="seed is 3 there"):
         loader.load_state_dict(state)
+
+
+def test_another_run_of_a_job_has_a_name_of_its_own_and_the_same_batches(dataset: Path) -> None:
+    with loading(dataset, run="one") as one, loading(dataset, run="two") as two:
+        assert len({one.job.spec.id, two.job.spec.id}) == 2
+        assert digests(one) == digests(two)
+        two.load_state_dict(one.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("environment", "given", "run"),
+    [
+        ({}, None, ""),
+        ({"SLURM_JOB_ID": "17"}, None, "17"),
+        ({"SLURM_JOB_ID": "17", "TORCHELASTIC_RUN_ID": "abc"}, None, "abc"),
+        ({"SLURM_JOB_ID": "17", "TORCHELASTIC_RUN_ID": "none"}, None, "17"),
+        ({"HEADRACE_RUN": "mine", "TORCHELASTIC_RUN_ID": "abc"}, None, "mine"),
+        ({"HEADRACE_RUN": "mine"}, "given", "given"),
+        ({"HEADRACE_RUN": "mine"}, "", ""),
+    ],
+)
+def test_a_run_is_named_by_its_launcher_unless_the_script_names_it(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], given: str | None, run: str
+) -> None:
+    for name in RUN_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert LoaderConfig(batch_size=1, run=given).run_name() == run
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -511,6 +541,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"order": "random"}, "choose shuffle or"),
         ({"trace": 5}, "trace=5 must be a path"),
         ({"token": 5}, "token=5 must be text"),
+        ({"run": 5}, "run=5 must be text or None"),
         ({"allocate": 5}, "allocate=5 must be a function"),
     ],
 )

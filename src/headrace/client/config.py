@@ -37,6 +37,7 @@ _KINDS: dict[str, Any] = {
     "token": str | None,
     "controller": str | None,
     "job_title": str,
+    "run": str | None,
     "storage_tier": str | None,
     "ca_file": str | Path | None,
     "trace": str | Path | None,
@@ -46,6 +47,7 @@ _KIND_NAMES = {
     "token": "text or None",
     "controller": "an address or None",
     "job_title": "text",
+    "run": "text or None",
     "storage_tier": "a tier's name or None",
     "ca_file": "a path or None",
     "trace": "a path or None",
@@ -54,6 +56,12 @@ _KIND_NAMES = {
 
 TOKEN_VARIABLE = "HEADRACE_TOKEN"
 """Environment variable that the agents' token is read from when none is given."""
+
+RUN_VARIABLES = ("HEADRACE_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+"""Environment variables that name a run, equal on all its ranks; the first that is set counts."""
+
+_NO_RUN = ("", "none")
+"""Values that name none: torchrun says ``none`` unless it is given ``--rdzv-id``."""
 
 LONGEST_NAME = 256
 """Letters of a tier's name that a controller takes."""
@@ -117,6 +125,11 @@ class LoaderConfig:
 
     job_title: str = ""
     """What people call the job where its controller shows it."""
+
+    run: str | None = None
+    """What tells this run from others of the same job, equal on all ranks; None is what the
+    environment says (``HEADRACE_RUN``, else torchrun's or Slurm's number), and an empty text means
+    nothing does: agents and controller take such runs for one."""
 
     job_weight: float = 1.0
     """The job's part of bandwidth that others need as well, relative to theirs."""
@@ -201,6 +214,13 @@ class LoaderConfig:
             tail=self.tail,
             epoch_samples=self.epoch_samples,
         )
+
+    def run_name(self) -> str:
+        """Return what tells this run from others of the same job; empty: nothing does."""
+        if self.run is not None:
+            return self.run
+        said = (os.environ.get(name, "") for name in RUN_VARIABLES)
+        return next((name for name in said if name not in _NO_RUN), "")
 
     def registry(self) -> Registry:
         """Return who knows where the agents listen and how to be let in."""

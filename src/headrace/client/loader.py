@@ -210,6 +210,7 @@ def _open(urls: Urls, config: LoaderConfig) -> OpenJob:
         schedule=config.schedule(),
         pipeline=config.pipeline.to_json(),
         on_corrupt=config.on_corrupt,
+        run=config.run_name(),
     )
     own = tuple(op.path for op in config.pipeline.ops if isinstance(op, UserOp))
     return OpenJob(spec, [source.open for source in found], allowed_ops=own)

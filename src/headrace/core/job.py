@@ -80,7 +80,10 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides which samples a job sees, their order, and what is done to them."""
+    """Everything that decides which samples a job sees, their order, and what is done to them.
+
+    ``run`` alone decides nothing of that.
+    """
 
     sources: tuple[SourceSpec, ...]
     schedule: ScheduleSpec
@@ -90,11 +93,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     on_corrupt: Literal["substitute", "drop-from-batch", "raise"] = "substitute"
     """What takes the place of a sample that cannot be decoded."""
 
+    run: str = ""
+    """Tells this run from others of the same data path; equal on every rank."""
+
     def __post_init__(self) -> None:
         if not self.sources:
             raise ConfigError("a job needs at least one source; name a dataset URL")
 
     @property
     def id(self) -> str:
-        """Digest that names the job's data path; equal on every rank."""
+        """Digest that names a run of a data path at agents and controllers; equal on all ranks."""
         return name_digest(msgspec.json.encode(self))
