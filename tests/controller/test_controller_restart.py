@@ -200,6 +200,21 @@ def test_a_loan_that_did_not_run_out_goes_on_with_its_timer(
     assert ended.ended_at == pytest.approx(loan.expires_at, abs=1.0)
 
 
+def test_a_loan_of_a_tier_that_nobody_offers_any_more_is_closed(
+    open_desk: Open, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal.db"
+    desk, _ = busy_desk(open_desk, path)
+    (loan,) = desk.steward.books.ledger.open_loans()
+    again = restarted(open_desk, desk, path, 0.25)
+    for name in ("n0", "n1", "n2"):
+        again.steward.end_agent(name)
+    ended = again.steward.books.ledger.rows.get(loan.entry)
+    assert ended is not None
+    assert "hdd is not offered any more" in ended.end_reason
+    assert again.steward.books.ledger.open_loans() == []
+
+
 def test_new_loans_never_take_a_number_that_was_given(open_desk: Open, tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     desk, agents = busy_desk(open_desk, path)

@@ -272,7 +272,7 @@ class Steward:
         self._tell_tiers()
         now, at, ledger = self.clock.now(), self.wall(), self.books.ledger
         loans = [loan_of(entry, now=now, at=at) for entry in ledger.open_loans()]
-        self.arbiter.restore(loans, next_loan=ledger.next_loan)
+        self.books.carry_out(self.arbiter.restore(loans, next_loan=ledger.next_loan), at)
         self._divide()
 
     def _join(self, name: str, job: Job) -> None:

@@ -31,6 +31,7 @@ from headrace.policy.reservation.events import (
     HealthReported,
     JobJoined,
     JobLeft,
+    Reclaim,
     SetBurstRate,
     SetReordering,
     Tick,
@@ -80,20 +81,28 @@ class Arbiter:
             actions += self._divide(now)
         return actions
 
-    def restore(self, loans: Sequence[Loan], *, next_loan: int = 1) -> None:
+    def restore(self, loans: Sequence[Loan], *, next_loan: int = 1) -> list[Action]:
         """Take over loans that were open before a restart, after tiers and jobs were told.
 
         Args:
-            loans: Open loans; of unknown jobs and tiers: forgotten.
+            loans: Open loans.
             next_loan: Smallest number that was not given to any loan yet.
+
+        Returns:
+            The ends of those whose job or tier is not known any more.
         """
+        ended: list[Action] = []
         for loan in loans:
             next_loan = max(next_loan, loan.loan + 1)
             if loan.tier in self._tiers and loan.job in self._accounts:
                 self._tiers[loan.tier].pool.restore(loan)
+            else:
+                reason = f"{loan.tier} is not offered any more, or {loan.job} did not come back"
+                ended.append(Reclaim(loan=loan.loan, job=loan.job, tier=loan.tier, reason=reason))
         self._numbers = count(next_loan)
         self._next_expiry = self._first_expiry()
         self._is_due = True
+        return ended
 
     def snapshot(self) -> Snapshot:
         """Return the books as they are."""
