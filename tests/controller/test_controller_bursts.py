@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from reporters_for_tests import MB, Desk, FakeAgent, health, join
 
 from headrace.controller import views
+from headrace.controller.steward import MOST_BURSTS
+from headrace.core.errors import ReportError
 from headrace.wire.control import Burst
 
 
@@ -39,3 +42,15 @@ def test_a_checkpoint_that_is_ended_is_forgotten_at_once(desk: Desk) -> None:
     announce(desk, "step-0")
     desk.steward.end_burst("a", "step-0")
     assert not desk.steward.books.standing.bursts
+
+
+def test_a_job_that_never_ends_its_checkpoints_is_told_to(desk: Desk) -> None:
+    FakeAgent(desk, "n0").announce()
+    join(desk, "a")
+    for step in range(MOST_BURSTS):
+        announce(desk, f"step-{step}", deadline_s=1e9)
+    announce(desk, "step-0", deadline_s=1e9)
+    with pytest.raises(ReportError, match="end with DELETE those that are over"):
+        announce(desk, "one more")
+    desk.steward.end_burst("a", "step-0")
+    announce(desk, "one more")

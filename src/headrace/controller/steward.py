@@ -31,7 +31,7 @@ from headrace.controller.shares import Shares
 from headrace.controller.standing import sum_up
 from headrace.controller.translation import announced, joined, loan_of, reported
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.errors import NotFoundError
+from headrace.core.errors import NotFoundError, ReportError
 from headrace.policy.reservation.arbiter import Arbiter
 from headrace.policy.reservation.events import BurstEnded, Event, JobLeft, Tick, TierChanged
 from headrace.policy.reservation.indicators import check_indicators
@@ -45,6 +45,9 @@ from headrace.wire.control import (
     HealthReport,
     JobAnnounced,
 )
+
+MOST_BURSTS = 64
+"""Checkpoints of one job at once; more are a sender that never ends any."""
 
 _SHORTEST_STEP_S = 1e-3
 
@@ -148,7 +151,7 @@ class Steward:
         """Take the announcement of a checkpoint.
 
         Raises:
-            ReportError: it makes no sense.
+            ReportError: it makes no sense, or the job never ends any.
             UnknownJobError: the job did not announce itself.
             NotFoundError: there is no such tier.
         """
@@ -160,11 +163,20 @@ class Steward:
         if message.tier not in (tiers := self.books.standing.tiers):
             known = ", ".join(tiers) or "none: no agent offers any"
             raise NotFoundError(f"no tier {message.tier!r} here; there are {known}")
+        self._require_room(job, burst)
         self._tell(announced(job, burst, message))
         found = self.books.standing.bursts.get((name, burst))
         if found is None:
             return BurstAnswer(bytes_per_s=0.0, reason="nothing is free for it; ask again")
         return BurstAnswer(bytes_per_s=found.bytes_per_s, reason=found.reason)
+
+    def _require_room(self, job: str, burst: str) -> None:
+        moving = {one.burst for one in self.arbiter.snapshot().jobs[job].bursts}
+        if burst not in moving and len(moving) >= MOST_BURSTS:
+            raise ReportError(
+                f"job {job!r} moves {MOST_BURSTS} checkpoints already; end with DELETE those "
+                "that are over, before you announce more"
+            )
 
     def end_burst(self, name: str, burst: str) -> None:
         """Forget a checkpoint.
