@@ -56,8 +56,23 @@ def test_the_oldest_rows_go_and_the_journal_is_told() -> None:
     ledger, written = ledger_of(most=3)
     for loan in range(5):
         ledger.lend(lend(loan), iteration=0, at=float(loan))
+        ledger.reclaim(Reclaim(loan=loan, job="a", tier="hdd", reason="done"), at=float(loan))
     assert [row.loan for row in ledger.rows] == [2, 3, 4]
     assert [number for number, row in written.items() if row is None] == [1, 2]
+
+
+def test_an_open_loan_stays_however_much_happens_meanwhile() -> None:
+    ledger, written = ledger_of(most=3)
+    ledger.lend(lend(0), iteration=0, at=0.0)
+    for number in range(1, 6):
+        ledger.refuse(Refuse(job="b", tier="hdd", score=5.0, reason=f"{number}"), at=float(number))
+    assert [row.loan for row in ledger.open_loans()] == [0]
+    assert [row.reason for row in ledger.rows][1:] == ["4", "5"]
+    ledger.reclaim(Reclaim(loan=0, job="a", tier="hdd", reason="done"), at=9.0)
+    assert ledger.open_loans() == []
+    ledger.refuse(Refuse(job="b", tier="hdd", score=5.0, reason="6"), at=10.0)
+    assert [row.reason for row in ledger.rows] == ["4", "5", "6"]
+    assert written[1] is None
 
 
 @pytest.mark.parametrize(

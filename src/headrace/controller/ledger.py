@@ -47,11 +47,20 @@ class Query:
 
 
 class Rows(Generic[K]):
-    """The newest rows, by their numbers."""
+    """The newest rows, by their numbers.
 
-    def __init__(self, most: int, written: Written) -> None:
+    Args:
+        most: Rows that are kept.
+        written: Told of each change.
+        is_lasting: Whether a row stays, however many come after it.
+    """
+
+    def __init__(
+        self, most: int, written: Written, is_lasting: Callable[[K], bool] = lambda _: False
+    ) -> None:
         self._most = most
         self._written = written
+        self._is_lasting = is_lasting
         self._rows: dict[int, K] = {}
         self._next = 1
 
@@ -69,10 +78,12 @@ class Rows(Generic[K]):
         """Add a row, or replace it; the oldest go when there are too many."""
         self._rows[number] = row
         self._written(number, row)
-        while len(self._rows) > self._most:
-            oldest = next(iter(self._rows))
-            del self._rows[oldest]
-            self._written(oldest, None)
+        excess = len(self._rows) - self._most
+        if excess > 0:
+            passing = (n for n, known in self._rows.items() if not self._is_lasting(known))
+            for oldest in list(islice(passing, excess)):
+                del self._rows[oldest]
+                self._written(oldest, None)
 
     def get(self, number: int) -> K | None:
         """Return a row, if it is still there."""
@@ -95,10 +106,10 @@ class Rows(Generic[K]):
 
 
 class Ledger:
-    """Loans and refusals."""
+    """Loans and refusals: the newest, and all loans that are open."""
 
     def __init__(self, most: int, written: Written) -> None:
-        self.rows: Rows[LedgerEntry] = Rows(most, written)
+        self.rows: Rows[LedgerEntry] = Rows(most, written, lambda entry: entry.is_open)
         self._open: dict[int, int] = {}
         self._refused: dict[tuple[str, str], int] = {}
 
