@@ -43,6 +43,8 @@ class Account:
         now: float,
     ) -> None:
         self.joined = joined
+        self.job = joined.job
+        """Its name."""
         self.hosts = Hosts(joined.hosts, limits.health, limits.diagnosis)
         self.quotas: dict[TierName, float] = dict(joined.quotas)
         """In force, loans and spare included [B/s]."""
@@ -73,11 +75,6 @@ class Account:
         self._unregulated = 0
         self._is_corrected = False
         self._reordering = Reordering(limits.reorder)
-
-    @property
-    def job(self) -> str:
-        """Its name."""
-        return self.joined.job
 
     @property
     def mode(self) -> Mode:

@@ -266,10 +266,9 @@ class Arbiter:
     def _divide(self, now: float) -> list[Action]:
         """Divide all tiers anew."""
         actions = self._advance_bursts(now)
+        congested = [a for a in self._accounts.values() if a.mode == "congestion"]
         for tier in self._tiers.values():
-            tier.is_congested = any(
-                account.blames(tier.name) for account in self._accounts.values()
-            )
+            tier.is_congested = any(account.blames(tier.name) for account in congested)
         self._is_due = self._is_urgent = False
         self._divided_at = now
         accounts = list(self._accounts.values())

@@ -99,7 +99,7 @@ class Round:
     def _urgent(self) -> Amounts:
         """Return what urgent bursts get before anybody else ``[tiers, bursts]``."""
         rates = np.zeros((len(self._tiers), len(self._bursts)))
-        for i, tier in enumerate(self._tiers):
+        for i, tier in enumerate(self._tiers if self._bursts else ()):
             floor = self._limits.floor_share * tier.bytes_per_s
             kept = sum(a.joined.guaranteed.get(tier.name, 0.0) for a in self._accounts)
             free = max(self._burst_room(tier) - floor - kept, 0.0)
@@ -121,6 +121,8 @@ class Round:
         """Return everybody's claims: jobs first, then bursts."""
         names = [tier.name for tier in self._tiers]
         jobs, bursts = self._accounts, self._bursts
+        splits = [account.split for account in jobs]
+        weights = [self._weight(account) for account in jobs] + [1.0] * len(bursts)
         floors = self._limits.floor_share * self._capacity[:, None] / max(len(jobs), 1)
         capacity = self._capacity[:, None]
         want = np.array([[a.asked.get(t, EVERYTHING) for a in jobs] for t in names])
@@ -133,10 +135,8 @@ class Round:
             must=np.hstack([np.minimum(must, want), urgent]),
             want=np.hstack([want, burst_want]),
             keep=np.hstack([np.minimum(np.maximum(kept, floors), want), urgent]),
-            weights=np.array([[self._weight(a) for a in jobs] + [1.0] * len(bursts)] * len(names)),
-            parts=np.array(
-                [[a.split.get(t, 0.0) for a in jobs] + [0.0] * len(bursts) for t in names]
-            ),
+            weights=np.array([weights] * len(names)),
+            parts=np.array([[s.get(t, 0.0) for s in splits] + [0.0] * len(bursts) for t in names]),
         )
 
     def _shares(self, entitled: Amounts) -> Amounts:
@@ -177,7 +177,7 @@ class Round:
 
     def _burst_wants(self, urgent: Amounts) -> Amounts:
         want = urgent.copy()
-        for i, tier in enumerate(self._tiers):
+        for i, tier in enumerate(self._tiers if self._bursts else ()):
             room = self._burst_room(tier) - urgent[i].sum()
             for j, burst in enumerate(self._bursts):
                 if burst.tier == tier.name and not burst.urgent:

@@ -48,6 +48,8 @@ class _Tier:
     bytes_per_s: float
     parts: dict[str, float]
     """Job → its part of the mean need."""
+    quotas: dict[str, float] = field(default_factory=dict)
+    """Job → its quota without loans [B/s]."""
     pool: FirstComePool = field(default_factory=FirstComePool)
 
     def first_quota(self, job: str) -> float:
@@ -56,7 +58,13 @@ class _Tier:
 
     @property
     def ordinary(self) -> float:
+        """What is not in the pool [B/s]."""
         return (1.0 - POOL_SHARE) * self.bytes_per_s
+
+    @property
+    def free(self) -> float:
+        """What of that nobody has [B/s]."""
+        return max(0.0, self.ordinary - sum(self.quotas.values()))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,8 +72,6 @@ class _Job:
     health: HealthTracker = field(default_factory=HealthTracker)
     reordering: Reordering = field(default_factory=Reordering)
     pids: dict[TierName, Pid] = field(default_factory=dict)
-    ordinary: dict[TierName, float] = field(default_factory=dict)
-    """Quota without loans [B/s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,10 +112,12 @@ class Published:
         return actions
 
     def _change_tier(self, event: TierChanged) -> list[Action]:
+        known = self._tiers.get(event.tier)
         self._tiers[event.tier] = _Tier(
             media=event.media,
             bytes_per_s=event.bytes_per_s,
             parts=parts_of(self._needs, event.tier),
+            quotas=known.quotas if known else {},
         )
         return [action for job in self._jobs for action in self._begin(job, event.tier)]
 
@@ -117,17 +125,19 @@ class Published:
         self._jobs[job] = _Job()
         return [action for tier in self._tiers for action in self._begin(job, tier)]
 
-    def _begin(self, job: str, tier: TierName) -> list[Action]:
-        self._jobs[job].pids[tier] = Pid(GAINS[self._tiers[tier].media])
-        first = min(self._tiers[tier].first_quota(job), self._free(tier))
-        self._jobs[job].ordinary[tier] = first
+    def _begin(self, job: str, name: TierName) -> list[Action]:
+        tier = self._tiers[name]
+        self._jobs[job].pids[name] = Pid(GAINS[tier.media])
+        tier.quotas[job] = min(tier.first_quota(job), tier.free)
         return self._apply(job, "its part of the mean need")
 
     def _leave(self, job: str) -> list[Action]:
         actions = [
-            action for tier in self._tiers for action in self._end_loan(job, tier, "its job left")
+            action for name in self._tiers for action in self._end_loan(job, name, "its job left")
         ]
         del self._jobs[job]
+        for tier in self._tiers.values():
+            del tier.quotas[job]
         self._quotas.forget(job)
         return actions
 
@@ -156,15 +166,11 @@ class Published:
         )
         if change == 0.0:
             return self._apply(job, "its loans changed")
-        for tier, quota in state.ordinary.items():
-            least = FLOOR * self._tiers[tier].first_quota(job)
-            most = quota + self._free(tier)
-            state.ordinary[tier] = max(min(quota * (1.0 + change), most), min(least, most))
+        for tier in self._tiers.values():
+            quota, least = tier.quotas[job], FLOOR * tier.first_quota(job)
+            most = quota + tier.free
+            tier.quotas[job] = max(min(quota * (1.0 + change), most), min(least, most))
         return self._apply(job, f"score {score:.0f}, {change:+.1%}")
-
-    def _free(self, tier: TierName) -> float:
-        given = sum(state.ordinary.get(tier, 0.0) for state in self._jobs.values())
-        return max(0.0, self._tiers[tier].ordinary - given)
 
     def _ask(self, job: str, score: float, found: Indicators, now: float) -> None:
         self._asked_at = now
@@ -172,8 +178,8 @@ class Published:
             if tier not in self._tiers or self._tiers[tier].pool.held(job):
                 continue
             needed = part * found.next_bytes / max(found.step_time_s, 1e-3)
-            if needed > self._jobs[job].ordinary[tier]:
-                more = needed - self._jobs[job].ordinary[tier]
+            more = needed - self._tiers[tier].quotas[job]
+            if more > 0:
                 self._asks.append(
                     _Ask(score=score, job=job, tier=tier, bytes_per_s=more,
                          step_time_s=found.step_time_s)
@@ -218,8 +224,11 @@ class Published:
         return [*lowered, Reclaim(loan=loan.number, job=job, tier=tier, reason=reason)]
 
     def _apply(self, job: str, reason: str) -> list[Action]:
-        ordinary = self._jobs[job].ordinary
-        wanted = {(job, tier): quota + self._lent(job, tier) for tier, quota in ordinary.items()}
+        wanted = {
+            (job, name): tier.quotas[job] + self._lent(job, name)
+            for name, tier in self._tiers.items()
+            if job in tier.quotas
+        }
         return [*self._quotas.change(wanted, reason=reason)]
 
     def _lent(self, job: str, tier: TierName) -> float:

@@ -20,10 +20,6 @@ class Quotas:
         """Return a job's quota on a tier; 0 before it has one [B/s]."""
         return self._given.get((job, tier), 0.0)
 
-    def given(self, tier: TierName) -> float:
-        """Return what all jobs hold of a tier [B/s]."""
-        return sum(held for (_, name), held in self._given.items() if name == tier)
-
     def forget(self, job: str) -> None:
         """Drop a job that left."""
         self._given = {key: held for key, held in self._given.items() if key[0] != job}
