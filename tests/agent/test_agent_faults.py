@@ -327,6 +327,8 @@ def test_a_second_agent_at_the_same_port_says_so(
         (["--root", "/tmp", "--task-seconds", "nan"], "task_s"),
         (["--root", "/tmp", "--lead-seconds", "nan"], "lead_s"),
         (["--root", "/tmp", *CONTROLLER, "--controller-ca", "/nowhere.pem"], "/nowhere.pem"),
+        (["--root", "/tmp", "--controller", "http://h:1", "--controller-ca", "x"], "https://"),
+        (["--root", "/tmp", "--controller-ca", "x"], "https://"),
         (["--root", "/tmp", *CONTROLLER, "--controller-ca", "/dev/null"], "name a PEM file"),
     ],
 )

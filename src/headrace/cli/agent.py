@@ -302,6 +302,11 @@ def _config(options: Given) -> AgentConfig:
 def _controller(options: Given, token: str) -> Endpoint | None:
     from headrace.agent.controlling import controller_at
 
+    if options.controller_ca and not (options.controller or "").startswith("https://"):
+        raise ConfigError(
+            f"--controller-ca={options.controller_ca} is for a controller at an https:// address, "
+            f"not {options.controller}; write --controller https://…, or leave it out"
+        )
     if options.controller is None:
         return None
     if not any(tier.media != "link" for tier in options.tier):
