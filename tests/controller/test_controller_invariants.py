@@ -25,7 +25,7 @@ class Life:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.desk = Desk(path, job_silent_s=60.0)
+        self.desk = Desk(path, job_silent_s=60.0, remember=10)
         self._iteration = 0
         self._enforced: dict[str, dict[str, dict[str, float]]] = {name: {} for name in AGENTS}
 
@@ -41,7 +41,13 @@ class Life:
     def report(self, job: str, host: str, is_starving: bool, nbytes: int) -> None:
         self._iteration += 1
         make = starving if is_starving else health
-        report = make(self._iteration, host=host, next_bytes=nbytes, direct_bytes={"hdd": nbytes})
+        report = make(
+            self._iteration,
+            host=host,
+            next_bytes=nbytes,
+            direct_bytes={"hdd": nbytes},
+            split={"hdd": 0.6, "ssd": 0.4},
+        )
         self.desk.steward.take_health(job, report)
 
     def end_job(self, job: str, host: str | None) -> None:
@@ -54,9 +60,9 @@ class Life:
     def end_burst(self, job: str) -> None:
         self.desk.steward.end_burst(job, "ckpt")
 
-    def announce_agent(self, name: str, rate: float, media: Media) -> None:
-        offer = TierOffer(tier="hdd", media=media, bytes_per_s=rate)
-        message = agent(tiers=(offer,), enforced=self._enforced[name])
+    def announce_agent(self, name: str, rate: float, media: Media, tiers: tuple[str, ...]) -> None:
+        offers = tuple(TierOffer(tier=tier, media=media, bytes_per_s=rate) for tier in tiers)
+        message = agent(tiers=offers, enforced=self._enforced[name])
         self._obey(name, self.desk.steward.announce_agent(name, message))
 
     def report_agent(self, name: str, job: str, nbytes: float) -> None:
@@ -73,7 +79,7 @@ class Life:
     def restart(self, away_s: float) -> None:
         self.desk.close()
         self.desk.clock.advance(away_s)
-        self.desk = Desk(self._path, self.desk.clock, job_silent_s=60.0)
+        self.desk = Desk(self._path, self.desk.clock, job_silent_s=60.0, remember=10)
 
     def _look(self) -> None:
         steward = self.desk.steward
@@ -95,11 +101,10 @@ class Life:
         """Take an agent's orders: never more than it can give to jobs that are known."""
         self._enforced[name] = orders.quotas
         steward = self.desk.steward
-        (offer,) = steward.agents[name].announced.tiers
         known = [quotas for job, quotas in orders.quotas.items() if job in steward.jobs]
-        if steward.settles_until is None:
+        for offer in steward.agents[name].announced.tiers:
             ordered = sum(quotas.get(offer.tier, 0.0) for quotas in known)
-            assert ordered <= offer.bytes_per_s * ROUNDING
+            assert steward.settles_until or ordered <= offer.bytes_per_s * ROUNDING
 
 
 JOB, HOST, AGENT = st.sampled_from(JOBS), st.sampled_from(HOSTS), st.sampled_from(AGENTS)
@@ -115,7 +120,8 @@ STEPS = st.one_of(
         st.just("announce_agent"),
         AGENT,
         st.sampled_from([100 * MB, 400 * MB]),
-        st.sampled_from(["hdd", "ssd"]),
+        st.sampled_from(["hdd", "ssd", "link"]),
+        st.sampled_from([("hdd",), ("hdd", "ssd"), ("ssd", "link")]),
     ),
     st.tuples(st.just("report_agent"), AGENT, JOB, st.sampled_from([0.0, 50 * MB])),
     st.tuples(st.just("end_agent"), AGENT),

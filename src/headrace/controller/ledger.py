@@ -60,7 +60,7 @@ class Rows(Generic[K]):
     ) -> None:
         self._most = most
         self._written = written
-        self._is_lasting = is_lasting
+        self._is_lasting: Callable[[K], bool] = is_lasting
         self._rows: dict[int, K] = {}
         self._next = 1
 
