@@ -13,6 +13,7 @@ from headrace.policy.lookahead_events import (
     Asked,
     Finished,
     JobChanged,
+    JobRemoved,
     QuotasChanged,
     Read,
     ReadAsked,
@@ -205,6 +206,17 @@ def test_a_late_sample_waits_for_the_quota_of_its_own_tier_and_for_no_other() ->
     bench.ask(0, 1, 2, wait_s=0.5)
     actions = bench.tell(Tick(), 0.5)
     assert [action.visit.sample for action in actions if isinstance(action, ServeRaw)] == [2]
+
+
+def test_a_job_that_is_removed_while_its_quota_holds_a_request_is_forgotten() -> None:
+    bench = Bench(workers=2)
+    quota(bench, job=1.0)
+    bench.job(plan=Steps())
+    bench.ask(9, 5)
+    assert bench.queue.holds_back("job")
+    (answer,) = bench.tell(JobRemoved(job="job"))
+    assert isinstance(answer, ServeRaw)
+    assert bench.tell(Tick(), 5.0) == []
 
 
 def test_a_request_that_leaves_while_it_is_held_is_forgotten() -> None:

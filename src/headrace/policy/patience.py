@@ -27,6 +27,8 @@ class Patience:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[Item]:
-        """Take out and yield the items whose time has come."""
+        """Take out and yield the items whose time has come and that somebody still waits for."""
         while self._heap and self._heap[0][0] <= now:
-            yield heapq.heappop(self._heap)[2]
+            item = heapq.heappop(self._heap)[2]
+            if item.waiters:
+                yield item
