@@ -15,6 +15,8 @@ from headrace.policy.lookahead_events import (
     Crashed,
     Drop,
     Event,
+    FetchBegan,
+    FetchEnded,
     Finished,
     Grow,
     GrowAsked,
@@ -36,6 +38,7 @@ from headrace.policy.lookahead_events import (
     Start,
     Stored,
     Tick,
+    Visit,
 )
 from headrace.policy.lookahead_limits import LookaheadLimits
 
@@ -75,6 +78,7 @@ class World:
         self.jobs: set[str] = set()
         self.requests = 0
         self.reads: set[int] = set()
+        self.fetched: list[Visit] = []
 
     def tell(self, event: Event) -> None:
         for action in self.queue.handle(event, self.now):
@@ -117,7 +121,7 @@ class World:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from("jjaaaaffffffgbcsssxturkmpqqwwv"), st.integers(0, 60), st.integers(0, 9)
+        st.sampled_from("jjaaaaffffffgbcsssxturkmpqqwwvhhi"), st.integers(0, 60), st.integers(0, 9)
     ),
     max_size=120,
 )
@@ -173,6 +177,14 @@ def play(world: World, letter: str, number: int, choice: int) -> None:
         read = min(world.reads)
         world.reads.remove(read)
         world.tell(ReadWithdrawn(read=read))
+    elif letter == "h":
+        visits = world.queue.upcoming(name)[choice : choice + number]
+        world.fetched += visits
+        world.tell(FetchBegan(job=name, visits=visits))
+    elif letter == "i":
+        ended, world.fetched = world.fetched[:number], world.fetched[number:]
+        world.tell(FetchEnded(job=name, visits=[visit for visit in ended if visit.job == name]))
+        world.fetched += [visit for visit in ended if visit.job != name]
     elif letter == "t":
         world.tell(Tick())
     elif world.running and letter in "fgbcr":
@@ -198,6 +210,8 @@ def test_every_question_gets_exactly_one_answer_and_memory_adds_up(
         play(world, letter, number, choice)
     world.tell(QuotasChanged(quotas={}))
     assert not world.reads
+    for name in ("job0", "job1"):
+        world.tell(FetchEnded(job=name, visits=world.fetched))
     world.now += 100.0
     world.tell(Tick())
     for request, asked in world.open.items():
