@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
+from headrace.policy.item import Item
 from headrace.policy.memory_shares import MemoryShares
-from headrace.policy.window import Item, JobWindow
+from headrace.policy.window import JobWindow
 from headrace.policy.worker_shares import WorkerShares
 
 Jobs: TypeAlias = Mapping[str, JobWindow]

@@ -23,6 +23,7 @@ from collections import Counter
 
 from headrace.core.media import TierName
 from headrace.policy.choice import job_to_yield, next_to_start, reservation
+from headrace.policy.item import Item, Result, Waiter
 from headrace.policy.lookahead_events import (
     Action,
     AskCancelled,
@@ -54,10 +55,10 @@ from headrace.policy.lookahead_events import (
     Visit,
 )
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
-from headrace.policy.memory_shares import MemoryShares
 from headrace.policy.patience import Patience
+from headrace.policy.results import Results
 from headrace.policy.throttle import Throttle
-from headrace.policy.window import Item, JobWindow, Waiter
+from headrace.policy.window import JobWindow
 from headrace.policy.worker_shares import WorkerShares
 
 _LATE = ("late", "not ready in time")
@@ -72,17 +73,15 @@ class Lookahead:
 
     def __init__(self, limits: LookaheadLimits) -> None:
         self._limits = limits
-        self._memory = MemoryShares(limits.memory, limits.block)
+        self._results = Results(limits.memory, limits.block)
+        self._memory = self._results.memory
         self._workers = WorkerShares()
         self._allowed = limits.workers
         self._transform = True
         self._busy_reason = ""
         self._jobs: dict[str, JobWindow] = {}
-        self._running: dict[int, Item] = {}
-        self._sending: dict[int, tuple[str, int]] = {}
         self._patience = Patience()
         self._throttle = Throttle(limits.burst_s)
-        self._tickets = 0
         self._counts: Counter[str] = Counter()
 
     def handle(self, event: Event, now: float) -> list[Action]:
@@ -145,7 +144,7 @@ class Lookahead:
             waited += sum(1 for item in job.items.values() if item.waiters)
         return LookaheadStatistics(
             jobs=len(self._jobs),
-            running=len(self._running),
+            running=len(self._results.running),
             waited=waited,
             ready=states["ready"],
             planned=states["planned"],
@@ -161,7 +160,7 @@ class Lookahead:
             case Finished():
                 return self._finished(event)
             case Sent():
-                self._memory.give_back(*self._sending.pop(event.ticket))
+                self._results.sent(event.ticket)
             case GuardDecided():
                 return self._guard(event)
             case GrowAsked():
@@ -248,11 +247,12 @@ class Lookahead:
             item.abandoned = True
             return []
         job.forget(item)
-        if item.state != "ready":
-            return []
-        self._memory.give_back(job.name, item.nbytes)
+        return [] if item.result is None else self._drop(item.result)
+
+    def _drop(self, result: Result) -> list[Action]:
+        self._results.drop(result)
         self._counts["dropped"] += 1
-        return [Drop(ticket=item.ticket)]
+        return [Drop(ticket=result.ticket)]
 
     # Requests
 
@@ -366,24 +366,22 @@ class Lookahead:
 
     def _needs_s(self, item: Item, queue_s: float, now: float) -> float:
         """Return how long until an item will be ready, by the estimates."""
-        if item.state == "running":
-            return max(0.0, item.started + item.cost_s - now)
-        return queue_s + item.cost_s
+        return queue_s + item.cost_s if item.result is None else item.result.remaining_s(now)
 
     def _queue_s(self, now: float) -> float:
         """Return how long until a worker is free for what is asked for next."""
         waited = sum(job.waited_cost_s() for job in self._jobs.values())
-        running = sum(max(0.0, i.started + i.cost_s - now) for i in self._running.values())
-        free = max(self._allowed - len(self._running), 0)
+        running = sum(result.remaining_s(now) for result in self._results.running.values())
+        free = max(self._allowed - len(self._results.running), 0)
         return (waited + (0.0 if free else running)) / max(self._allowed, 1)
 
     # Answers
 
     def _serve(self, job: JobWindow, item: Item, request: int, *, ready: bool) -> list[Action]:
         job.forget(item)
-        self._sending[item.ticket] = (job.name, item.nbytes)
+        ticket = self._results.send(item)
         self._counts["ready" if ready else "waited"] += 1
-        return [Serve(request=request, visit=item.visit, ticket=item.ticket, ready=ready)]
+        return [Serve(request=request, visit=item.visit, ticket=ticket, ready=ready)]
 
     def _raw(
         self, job: JobWindow, item: Item, request: int, code: str, reason: str
@@ -410,7 +408,7 @@ class Lookahead:
         blocked: set[str] = set()
         if self._throttle.active:
             self._throttle.begin_round()
-        while self._transform and len(self._running) < self._allowed:
+        while self._transform and len(self._results.running) < self._allowed:
             chosen = next_to_start(self._jobs, self._workers, blocked=blocked, now=now)
             if chosen is None:
                 break
@@ -449,24 +447,20 @@ class Lookahead:
         item.held_since = None
         if self._throttle.active and self._throttle.limits(job.name):
             self._throttle.pay(job.name, job.plan.stored(item.visit.sample), now)
-        self._tickets += 1
-        item.ticket, item.nbytes = self._tickets, nbytes
-        item.state, item.started = "running", now
-        self._memory.take(job.name, item.nbytes)
+        result = self._results.start(item, nbytes, now)
         self._workers.spend(job.name, item.cost_s, now)
-        self._running[item.ticket] = item
         self._counts["started"] += 1
-        return Start(
-            ticket=item.ticket, visit=item.visit, nbytes=item.nbytes, throttled_s=throttled_s
-        )
+        return Start(ticket=result.ticket, visit=item.visit, nbytes=nbytes, throttled_s=throttled_s)
 
     def _finished(self, event: Finished) -> list[Action]:
-        item = self._running.pop(event.ticket)
-        self._memory.give_back(item.visit.job, item.nbytes)
+        result = self._results.finish(event.ticket, event.nbytes)
         self._counts["finished"] += 1
+        item = result.item
         job = self._owner(item)
         if job is None or item.abandoned:
-            return self._unwanted(job, item)
+            if job is not None:
+                job.forget(item)
+            return self._drop(result)
         planned = item.planned
         job.estimates.learn(
             planned.kind,
@@ -475,8 +469,6 @@ class Lookahead:
             foreseen_bytes=planned.nbytes,
             nbytes=event.nbytes,
         )
-        item.nbytes = event.nbytes
-        self._memory.take(job.name, item.nbytes)
         job.keep_ready(item)
         return self._hand_over(job, item)
 
@@ -487,15 +479,8 @@ class Lookahead:
         rest = self._raw_all(item, "late", "prepared once and asked for twice")
         return [*self._serve(job, item, first.request, ready=False), *rest]
 
-    def _unwanted(self, job: JobWindow | None, item: Item) -> list[Action]:
-        self._counts["dropped"] += 1
-        if job is not None:
-            job.forget(item)
-        return [Drop(ticket=item.ticket)]
-
     def _broken(self, event: Broken) -> list[Action]:
-        item = self._running.pop(event.ticket)
-        self._memory.give_back(item.visit.job, item.nbytes)
+        item = self._results.end(event.ticket).item
         job = self._owner(item)
         if job is None:
             return []
@@ -506,8 +491,7 @@ class Lookahead:
         return [action for waiter in waiters for action in self._missing(item, waiter.request)]
 
     def _crashed(self, event: Crashed) -> list[Action]:
-        item = self._running.pop(event.ticket)
-        self._memory.give_back(item.visit.job, item.nbytes)
+        item = self._results.end(event.ticket).item
         self._counts["crashed"] += 1
         job = self._owner(item)
         if job is None:
@@ -524,9 +508,9 @@ class Lookahead:
         return []
 
     def _grow(self, event: GrowAsked, now: float) -> list[Action]:
-        item = self._running[event.ticket]
+        result = self._results.end(event.ticket)
+        item = result.item
         job = self._owner(item)
-        self._memory.give_back(item.visit.job, item.nbytes)
         if job is not None and not item.abandoned and event.nbytes <= self._memory.budget:
             planned = item.planned
             job.estimates.learn_size(
@@ -534,18 +518,17 @@ class Lookahead:
             )
             drops = self._make_room(item, event.nbytes, now)
             if self._memory.has_room(event.nbytes):
-                item.nbytes = event.nbytes
-                self._memory.take(job.name, item.nbytes)
+                self._results.resume(result, event.nbytes)
                 return [*drops, Grow(ticket=event.ticket, nbytes=event.nbytes)]
-        return self._refuse(job, item)
+        return self._refuse(job, result)
 
-    def _refuse(self, job: JobWindow | None, item: Item) -> list[Action]:
-        del self._running[item.ticket]
+    def _refuse(self, job: JobWindow | None, result: Result) -> list[Action]:
+        item = result.item
         self._counts["refused"] += 1
         if job is not None:
             job.forget(item)
         answers = self._raw_all(item, "busy", "its result does not fit in the agent's memory")
-        return [Refuse(ticket=item.ticket), *answers]
+        return [Refuse(ticket=result.ticket), *answers]
 
     def _owner(self, item: Item) -> JobWindow | None:
         job = self._jobs.get(item.visit.job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from headrace.policy.window import Item
+from headrace.policy.item import Item
 
 
 class Patience:

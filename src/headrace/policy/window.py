@@ -4,54 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from headrace.policy.estimate import Estimates
+from headrace.policy.item import Item, State, Waiter
 from headrace.policy.lookahead_events import Asked, JobChanged, Plan, Planned, Visit
 from headrace.policy.pace import Pace
-
-State = Literal["planned", "fetching", "running", "ready", "missing"]
-"""``fetching``: not to be started before its bytes are nearer."""
-
-
-@dataclass(slots=True)
-class Waiter:
-    """One request that waits for one sample."""
-
-    request: int
-    expiry: float
-    """When its raw bytes are sent instead."""
-
-
-@dataclass(slots=True)
-class Item:
-    """One visit and what has become of it."""
-
-    visit: Visit
-    planned: Planned
-    cost_s: float
-    state: State = "planned"
-    ticket: int = -1
-    nbytes: int = 0
-    """Bytes reserved or held [bytes]."""
-
-    started: float = 0.0
-    held_since: float | None = None
-    """When it was next in turn and its job's quota held it back first [s]."""
-
-    crashes: int = 0
-    code: str = ""
-    reason: str = ""
-    abandoned: bool = False
-    """Nobody will want the result of the task that runs."""
-
-    waiters: list[Waiter] = field(default_factory=list)
-
-    @property
-    def urgency(self) -> float:
-        """Latest start of a sample that is waited for [s]."""
-        return min(waiter.expiry for waiter in self.waiters) - self.cost_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
