@@ -401,3 +401,15 @@ def test_what_a_rank_that_starts_late_needs_is_kept_for_it() -> None:
     bench.finish_all(2)
     assert not only(bench.ask(1, consumed=0, rank=0, world=2), Drop)
     assert only(bench.ask(0, 1, consumed=-1, rank=1, world=2), Serve)[0].ready
+
+
+def test_what_made_room_in_vain_for_a_result_that_is_too_large_is_freed() -> None:
+    bench = Bench(memory=1 * MB, workers=2)
+    bench.job(plan=Steps(width=1, nbytes=300 * KB))
+    first, second = bench.started
+    bench.finish(second)
+    third = bench.started[-1]
+    assert third is not first
+    actions = bench.tell(GrowAsked(ticket=first.ticket, nbytes=900 * KB))
+    assert [drop.ticket for drop in only(actions, Drop)] == [second.ticket]
+    assert only(actions, Refuse)

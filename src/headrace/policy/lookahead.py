@@ -511,16 +511,17 @@ class Lookahead:
         result = self._results.end(event.ticket)
         item = result.item
         job = self._owner(item)
+        drops: list[Action] = []
         if job is not None and not item.abandoned and event.nbytes <= self._memory.budget:
             planned = item.planned
             job.estimates.learn_size(
                 planned.kind, foreseen_bytes=planned.nbytes, nbytes=event.nbytes
             )
-            drops = self._make_room(item, event.nbytes, now)
+            drops += self._make_room(item, event.nbytes, now)
             if self._memory.has_room(event.nbytes):
                 self._results.resume(result, event.nbytes)
                 return [*drops, Grow(ticket=event.ticket, nbytes=event.nbytes)]
-        return self._refuse(job, result)
+        return [*drops, *self._refuse(job, result)]
 
     def _refuse(self, job: JobWindow | None, result: Result) -> list[Action]:
         item = result.item
