@@ -199,10 +199,10 @@ class Account:
             wished = self._wished() if self._needs_regulation() else {}
             outlook = self.outlook(now)
             self.musts = {tier: outlook.musts(tier) for tier in self._media}
-            corrections = {tier: self._correction(tier, wished) for tier in self._media}
-            self._is_corrected = max(corrections.values(), default=1.0) > 1.0
+            factors = {tier: self._correction(tier, wish) for tier, wish in wished.items()}
+            self._is_corrected = max(factors.values(), default=1.0) > 1.0
             self._forecast = {tier: outlook.wants(tier) for tier in self._media}
-            self.asked = {tier: self._forecast[tier] * corrections[tier] for tier in self._media}
+            self.asked = {t: want * factors.get(t, 1.0) for t, want in self._forecast.items()}
         if self.mode == "transform-bound":
             self._shrink_to_use(self._limits.use_margin, self._media)
         elif self.mode == "congestion":
@@ -258,12 +258,12 @@ class Account:
             for tier, wish in wished.items()
         }
 
-    def _correction(self, tier: TierName, wished: Mapping[TierName, float]) -> float:
+    def _correction(self, tier: TierName, wished: float) -> float:
         """Return the factor by which health corrects the forecast of a tier's needs."""
         forecast = self._forecast.get(tier, 0.0)
-        if forecast <= 0 or tier not in wished:
+        if forecast <= 0:
             return 1.0
-        return min(max(wished[tier] / forecast, 1.0), self._limits.most_correction)
+        return min(max(wished / forecast, 1.0), self._limits.most_correction)
 
     def _shrink_to_use(self, margin: float, tiers: Iterable[TierName]) -> None:
         """Want no more than what is read already, and a margin: it could not use it."""

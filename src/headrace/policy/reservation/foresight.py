@@ -16,8 +16,6 @@ from headrace.core.media import TierName
 from headrace.policy.reservation.events import JobJoined
 from headrace.policy.reservation.hosts import Reading
 
-_NEVER = float("inf")
-
 EVERYTHING = 1e15
 """Wanted while nothing is known of a job's needs: more than any tier gives [B/s]."""
 
@@ -75,8 +73,6 @@ class Outlook:
     """Tier → part of the bytes expected from it, link → bytes expected to cross it per byte
     read; storage tiers may sum to more than 1 while they change. Empty: not known."""
 
-    reason: str
-
     def musts(self, tier: TierName) -> float:
         """Return what a tier must give [B/s]; all of it where the split is not known."""
         return self.must * (self.split.get(tier, 0.0) if self.split else 1.0)
@@ -100,20 +96,6 @@ def meeting_deadlines(nbytes: Sequence[float], *, first_s: float, step_s: float)
         rate = max(rate, total / due)
         due += step_s
     return rate
-
-
-def empties_in(nbytes: Sequence[float], *, rate: float, first_s: float, step_s: float) -> float:
-    """Return after what time a batch is asked for that a rate does not have ready [s].
-
-    Infinite if every one is ready in time.
-    """
-    total, due = 0.0, first_s
-    for size in nbytes:
-        total += size
-        if total > rate * due * (1 + 1e-9):
-            return due
-        due += step_s
-    return _NEVER
 
 
 class Foresight:
@@ -169,21 +151,14 @@ class Foresight:
     def outlook(self, now: float) -> Outlook:
         """Return what the job needs from now on."""
         if self._step_s <= 0 or not self._mean:
-            return Outlook(
-                must=0.0, want=EVERYTHING, split=self._split, reason="needs are not known yet"
-            )
+            return Outlook(must=0.0, want=EVERYTHING, split=self._split)
         first, sizes = self._first_s(now), self._sizes()
         must = meeting_deadlines(sizes, first_s=first, step_s=self._step_s)
         steady = self._mean / self._step_s * (1 + self._limits.margin)
         missing = max(self._limits.fill * self._capacity - self._depth - 1.0, 0.0)
         refill = missing * self._mean / (self._limits.refill_steps * self._step_s)
         want = max(must, steady + refill) if self._began else max(must, sum(sizes) / first)
-        return Outlook(
-            must=must,
-            want=want,
-            split=self._expected_split(),
-            reason=f"needs {must:.4g} B/s for its next {len(sizes)} batches",
-        )
+        return Outlook(must=must, want=want, split=self._expected_split())
 
     def _first_s(self, now: float) -> float:
         """Return the time until a batch is asked for that is not ready [s]."""
