@@ -189,9 +189,14 @@ def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
     lines: list[str] = []
     now = [0.0]
     tell = Lines(200.0, lines.append, clock=lambda: now[0])
-    for name, now[0], far_s in (("a", 1, 10), ("b", LINE_S, 50), ("a", LINE_S + 1, 100)):
+    for name, now[0], far_s in (
+        ("a", 1, 10),
+        ("b", LINE_S, 50),
+        ("a", LINE_S + 1, 200),
+        ("b", 2 * LINE_S, 100),
+    ):
         tell(name, far_s)
-    assert lines == ["a 5%, b 25%"]
+    assert lines == ["a 5%, b 25%", "b 50%"]
 
 
 def test_a_scenario_that_is_not_there_is_the_callers_fault(

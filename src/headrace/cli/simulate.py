@@ -151,7 +151,7 @@ def _progress(console: Console, scenario: Scenario, names: tuple[str, ...]) -> I
 
 
 class Lines:
-    """Tells in one line how far all policies are, at most once in ``LINE_S``."""
+    """Tells in one line how far those are that run, at most once in ``LINE_S``."""
 
     def __init__(
         self,
@@ -167,9 +167,10 @@ class Lines:
     def __call__(self, name: str, now_s: float) -> None:
         """Take in how far a policy is [s]."""
         self._done[name] = now_s / self._duration_s
-        if self._clock() >= self._told_at + LINE_S:
+        running = {one: far for one, far in self._done.items() if far < 1.0}
+        if running and self._clock() >= self._told_at + LINE_S:
             self._told_at = self._clock()
-            self._write(", ".join(f"{one} {far:.0%}" for one, far in self._done.items()))
+            self._write(", ".join(f"{one} {far:.0%}" for one, far in running.items()))
 
 
 def _draw(scenario: Scenario, outcomes: Mapping[str, Outcome], folder: Path) -> None:
