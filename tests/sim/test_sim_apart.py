@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from headrace.core.errors import CallerError, RemoteError
-from headrace.sim.apart import Tell, run_apart
+from headrace.sim.apart import Tell, _interrupts_held, run_apart
 
 SOON_S = 20.0
 
@@ -121,3 +122,20 @@ def test_no_process_outlives_an_interrupt_or_the_parent(
     said = parent.communicate(timeout=SOON_S)[1]
     assert said.count("Traceback") == (number == signal.SIGINT), "only the parent says anything"
     wait_until(lambda: not is_alive(child))
+
+
+def test_an_interrupt_waits_until_a_process_has_its_task() -> None:
+    done, steps = threading.Event(), []
+    other = threading.Thread(target=done.wait)  # as a numerical library has: it takes the signal
+    other.start()
+    try:
+        with pytest.raises(KeyboardInterrupt), _interrupts_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            steps.append("started")
+    finally:
+        done.set()
+        other.join()
+    assert steps == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -70,8 +71,9 @@ def run_apart(
     try:
         while waiting or running:
             while waiting and len(running) < processes:
-                child = _start(*waiting.popleft())
-                running[child.pipe] = child
+                with _interrupts_held():
+                    child = _start(*waiting.popleft())
+                    running[child.pipe] = child
             for pipe in connection.wait(list(running)):
                 child = running[pipe]  # type: ignore[index]  # what waits is a key
                 message: float | _Done[T] = _received(child)
@@ -92,20 +94,33 @@ def _start(name: str, task: Task[T]) -> _Child:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(theirs, task), name=name, daemon=True)
-    with theirs, _interrupts_held():
+    with theirs:
         process.start()
     return _Child(name, process, ours)
 
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Let a process begin with SIGINT blocked: a terminal sends it to all, one answers it."""
+    """Start a process within: it never hears SIGINT, and none comes before it has its task.
+
+    A terminal interrupts all processes, and this one ends the others. A child inherits the mask
+    of the thread that starts it; here any thread may be hit, so the handler waits as well.
+    """
     resource_tracker.ensure_running()  # else starting a process would, and unblocks SIGINT then
+    is_main = threading.current_thread() is threading.main_thread()
+    came: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    if is_main:  # no other thread may set a handler, or is interrupted by one
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _received(child: _Child) -> float | _Done[T]:

@@ -22,6 +22,9 @@ shorter; their operator watches the last third, when caches have settled [s]."""
 _FURTHER = 1.01
 """Factor on the steps of a job of mean step time: its own may be shorter."""
 
+_PARTS = 20
+"""How often progress is told while one job's batches are computed: a week of them takes 20 s."""
+
 PREPARING = "preparing"
 """What is told of the time before any contender runs."""
 
@@ -74,12 +77,12 @@ def _batches(
 
 def _batches_until(until_s: float, jobs: Sequence[SimulatedJob], tell: Tell) -> list[Batches]:
     """Return the jobs' batches, computed as far as jobs get that never wait."""
-    found = []
-    for number, job in enumerate(jobs, start=1):
-        batches = batches_of(job)
-        batches.end(ceil(_FURTHER * until_s / job.step_time_s) + job.queue_batches)
-        found.append(batches)
-        tell(number / len(jobs))
+    found = [batches_of(job) for job in jobs]
+    for number, (job, batches) in enumerate(zip(jobs, found, strict=True)):
+        steps = ceil(_FURTHER * until_s / job.step_time_s) + job.queue_batches
+        for part in range(1, _PARTS + 1):
+            batches.end(steps * part // _PARTS)
+            tell((number + part / _PARTS) / len(jobs))
     return found
 
 
