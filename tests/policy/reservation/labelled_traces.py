@@ -136,7 +136,7 @@ def _episode(host: Host, cause: Cause, number: int) -> Labelled:
     chance = host.chance
     lacks = chance.uniform(0.4, 0.8)
     if cause == "thrash":
-        swing = 0.25 if number % 7 < 4 else -0.15
+        swing = chance.choice((0.25, -0.15))
         found = host.iteration(
             number,
             delivers=lacks,

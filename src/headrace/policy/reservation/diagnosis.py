@@ -50,6 +50,9 @@ class DiagnosisLimits:
     window: int = 12
     """Iterations looked back upon."""
 
+    hits_window: int = 20
+    """Iterations of which the cache is judged; it takes more to tell a swing from chance."""
+
     look_below: float = 80.0
     """A health of this and more is not diagnosed: nothing is wrong."""
 
@@ -77,14 +80,14 @@ class DiagnosisLimits:
     cold_hits: Ramp = Ramp(none=0.8, sure=0.4)
     """Hit rate of a cache that is cold."""
 
-    swung: Ramp = Ramp(none=0.003, sure=0.01)
+    swung: Ramp = Ramp(none=0.0026, sure=0.0068)
     """Swing of the hit rate, beyond the usual one, that goes with thrash."""
 
     fewer_hits: Ramp = Ramp(none=0.97, sure=0.87)
     """Mean hit rate over the window, over the host's own usual one, below which something is
     wrong with the cache."""
 
-    fallen_hits: Ramp = Ramp(none=0.65, sure=0.4)
+    fallen_hits: Ramp = Ramp(none=0.5, sure=0.3)
     """The same that shows thrash without a swing; with some, less will do."""
 
     refilling_hits: Ramp = Ramp(none=0.9, sure=0.7)
@@ -155,7 +158,7 @@ class Diagnostician:
 
     def __init__(self, limits: DiagnosisLimits | None = None) -> None:
         self._limits = limits or DiagnosisLimits()
-        self._album = Album(self._limits.window)
+        self._album = Album(self._limits.window, self._limits.hits_window)
         self._said: Mode = "none"
 
     def observe(self, indicators: Indicators, health: Health) -> Diagnosis:

@@ -75,8 +75,8 @@ class Picture:
 class Album:
     """Keeps the last ``window`` iterations of one host and learns what is usual for it."""
 
-    def __init__(self, window: int) -> None:
-        self._hits: deque[float] = deque(maxlen=window)
+    def __init__(self, window: int, hits_window: int) -> None:
+        self._hits: deque[float] = deque(maxlen=hits_window)
         self._ratios: deque[float] = deque(maxlen=window)
         self._fills: deque[float] = deque(maxlen=window)
         self._rates: deque[float] = deque(maxlen=window)
@@ -197,11 +197,12 @@ def _mean(values: deque[float]) -> float:
 
 
 def _swing(values: deque[float]) -> float:
-    """Return half the mean square of the steps between values, 0 of one value."""
-    if len(values) < 2:
-        return 0.0
-    squares = sum((after - before) ** 2 for before, after in pairwise(values))
-    return 0.5 * squares / (len(values) - 1)
+    """Return half the mean square of the steps between values, but for the largest.
+
+    A variance that neither a trend adds to nor a single step, as there is at an epoch's end.
+    """
+    squares = sorted([(after - before) ** 2 for before, after in pairwise(values)])[:-1]
+    return 0.5 * sum(squares) / len(squares) if squares else 0.0
 
 
 def _moments(values: deque[float]) -> tuple[float, float]:
