@@ -259,6 +259,18 @@ def test_after_a_restart_quotas_in_force_are_left_alone() -> None:
     assert [x for x in told if isinstance(x, SetQuota)] == []
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_run_that_begins_again_needs_what_the_run_before_showed(*, leaves: bool) -> None:
+    books = estate("a", "b", ssd=400e6, hdd=400e6)
+    run(books, range(8), a={"nbytes": 100e6}, b={"nbytes": 290e6})
+    if leaves:
+        books.tell(JobLeft(job="a"), now=8.9)
+    books.tell(JobJoined(job="a", upcoming_bytes=(100e6,) * 4), now=9.0)
+    books.tell(report("b", 9, nbytes=290e6), now=9.1)
+    assert books.quota("a") >= 100e6
+    assert books.quota("a", "hdd") < books.quota("a")
+
+
 def test_a_restored_loan_is_known_and_its_number_not_given_again() -> None:
     books = estate("a", "b", ssd=0.25 * GB)
     run(books, range(1), a={"nbytes": 200e6, "depth": 0.0}, b={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from headrace.core.media import Media, TierName
 from headrace.policy.reservation.diagnosis import NOTHING, Diagnosis
@@ -106,6 +107,20 @@ class Account:
         if self.reading is None:
             return 0.0
         return self.reading.read_bytes_per_s * self.reading.split.get(tier, 0.0)
+
+    def next_run(self, joined: JobJoined, now: float) -> Account:
+        """Return the books of its next run: what was learnt of the job is kept, and nothing else.
+
+        A run that begins does not know how long its steps will take, nor where its bytes lie.
+        """
+        learnt = replace(
+            joined,
+            step_time_s=joined.step_time_s or self.step_time_s,
+            split=joined.split or dict(self.split),
+        )
+        following = Account(learnt, self._limits, self._media, now)
+        following.hosts = self.hosts.of_next_run(joined.hosts)
+        return following
 
     def rejoin(self, joined: JobJoined) -> None:
         """Take another weight, other guarantees or another number of hosts."""

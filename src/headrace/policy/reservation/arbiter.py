@@ -37,7 +37,6 @@ from headrace.policy.reservation.events import (
     Tick,
     TierChanged,
 )
-from headrace.policy.reservation.hosts import Hosts
 from headrace.policy.reservation.limits import ReservationLimits
 from headrace.policy.reservation.pool import Loan
 from headrace.policy.reservation.rounds import Round, reclaimed
@@ -46,7 +45,7 @@ from headrace.policy.reservation.tier import Tier
 
 _NEVER = float("inf")
 _REMEMBERED = 256
-"""Jobs that left and whose hosts are known again when they come back; the latest ones."""
+"""Jobs that left and are known again when they come back; the latest ones."""
 
 
 class Arbiter:
@@ -61,7 +60,7 @@ class Arbiter:
         self._media: dict[TierName, Media] = {}
         self._tiers: dict[TierName, Tier] = {}
         self._accounts: dict[str, Account] = {}
-        self._left: dict[str, Hosts] = {}
+        self._left: dict[str, Account] = {}
         self._bursts = Bursts(self._limits.bursts)
         self._is_due = False
         self._is_urgent = False
@@ -217,22 +216,21 @@ class Arbiter:
         """Open a job's books; one that runs only changes its weight and guarantees.
 
         One that announces its first batches, or a start to come, begins anew: it keeps the
-        quotas in force and what is usual for its hosts, and nothing else.
+        quotas in force and what was learnt of it, and nothing else.
         """
         known = self._accounts.get(event.job)
         if known is None:
-            self._accounts[event.job] = account = Account(event, self._limits, self._media, now)
-            if event.job in self._left:
-                account.hosts = self._left.pop(event.job).of_next_run(event.hosts)
+            left = self._left.pop(event.job, None)
+            opened = left.next_run(event, now) if left else None
+            self._accounts[event.job] = opened or Account(event, self._limits, self._media, now)
             self._divide_soon(now, at_once=not event.quotas)
             return []
         self._is_urgent = True
         if not (event.upcoming_bytes or event.begins_in_s):
             known.rejoin(event)
             return []
-        again = Account(replace(event, quotas={}), self._limits, self._media, now)
+        again = known.next_run(replace(event, quotas={}), now)
         again.quotas = known.quotas
-        again.hosts = known.hosts.of_next_run(event.hosts)
         self._accounts[event.job] = again
         if not known.is_reordering:
             return []
@@ -253,7 +251,7 @@ class Arbiter:
         if account is None:
             return []
         self._is_urgent = True
-        self._left[job] = account.hosts
+        self._left[job] = account
         if len(self._left) > _REMEMBERED:
             self._left.pop(next(iter(self._left)))
         self._bursts.end_all(job)
