@@ -9,9 +9,10 @@ from functools import partial
 
 from starlette.types import Message, Receive, Scope, Send
 
-from headrace.agent.engine import Engine, Reading, Request
+from headrace.agent.engine import Engine, Request
 from headrace.agent.fasttier.through import Errand
 from headrace.agent.raw import ByteBudget, Encoded, RawReader
+from headrace.agent.usage import Reading
 from headrace.core.digest import Buffer
 from headrace.core.errors import HeadraceError
 from headrace.core.media import TierName
@@ -171,7 +172,7 @@ class _Sender:
 
     async def _put_in_time(self, action: Serve) -> None:
         self._unsent.add(action.ticket)
-        done, _ = self._engine.result(action.ticket)
+        done, _ = self._engine.prepared.result(action.ticket)
         step = self._request.message.step
         held_s = await self._engine.wait_for_egress(self._name, done.nbytes, step=step)
         self._frames.put_nowait(self._tensor_frame(action, held_s=held_s))
@@ -184,8 +185,8 @@ class _Sender:
 
     def _tensor_frame(self, action: Serve, *, held_s: float) -> Outgoing:
         """Return the frame of a sample that the quota of a link held back for so long."""
-        done, parts = self._engine.result(action.ticket)
-        reading = self._engine.reading(action.ticket)
+        done, parts = self._engine.prepared.result(action.ticket)
+        reading = self._engine.prepared.reading(action.ticket)
         throttled_s = reading.throttled_s + held_s
         known_s = done.read_s + done.transform_s + throttled_s
         header = FrameHeader(

@@ -14,29 +14,29 @@ from typing import TypeAlias
 
 import msgspec
 
-from headrace.agent.arena import Arena, Extent
+from headrace.agent.arena import Arena
 from headrace.agent.atlas import Atlas
 from headrace.agent.bandwidth import Bandwidth
 from headrace.agent.config import AgentConfig
 from headrace.agent.fasttier.trips import Trips, open_fast_tier
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
 from headrace.agent.plan import AgentPlan, Cache
+from headrace.agent.prepared import Prepared
+from headrace.agent.proofs import Proofs
 from headrace.agent.tasks import (
     Done,
     Failed,
     OpenPipeline,
     Outcome,
-    Prove,
     Proven,
     Task,
     TooLarge,
 )
 from headrace.agent.threads import DaemonThreads
 from headrace.agent.tiers import Tiers
-from headrace.agent.usage import Usage
+from headrace.agent.usage import Reading, Usage
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.digest import Buffer
 from headrace.core.media import TierName
 from headrace.core.roster import RosterEntry
 from headrace.policy.lookahead import Lookahead
@@ -75,9 +75,6 @@ log = logging.getLogger("headrace.agent.engine")
 RESTS_AFTER_S = 2.0
 """An agent that is asked for nothing this long, and has nothing to do, rests [s]."""
 
-PROOF_TIMEOUT_S = 60.0
-"""Longest wait for a worker that starts [s]."""
-
 THREADS = 32
 """Calls of one agent to open stores, and the like, that run or hang at the same time."""
 
@@ -102,16 +99,6 @@ class Request:
     """Samples that nothing was decided about yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a task reads, and how long its job's quota held it back."""
-
-    job: str
-    tier: TierName
-    nbytes: int
-    throttled_s: float
-
-
 class Engine:
     """One agent's jobs, queue, memory and workers. Used from the event loop's thread only."""
 
@@ -133,7 +120,10 @@ class Engine:
         """Samples started of which it is known who holds them."""
         self.beside = 0
         """Of those, how many this agent sits beside."""
-        self._arena = arena = Arena(config.memory_bytes)
+        arena = Arena(config.memory_bytes)
+        self.prepared = Prepared(arena)
+        """What tasks made, or are making."""
+
         self._queue = Lookahead(
             LookaheadLimits(
                 memory=arena.nbytes,
@@ -154,11 +144,8 @@ class Engine:
             ),
             self._report,
         )
-        self._extents: dict[int, tuple[Extent, ...]] = {}
-        self._results: dict[int, Done] = {}
-        self._readings: dict[int, Reading] = {}
         self._requests: dict[int, Request] = {}
-        self._proofs: dict[int, asyncio.Future[Proven | Failed]] = {}
+        self._proofs = Proofs(self.pool, config.task_s)
         self._numbers = itertools.count(1)
         self._wake: asyncio.TimerHandle | None = None
         self._used = asyncio.Event()
@@ -265,17 +252,8 @@ class Engine:
             self.pool.close_source(source.number)
 
     async def prove(self, source: ServedSource) -> Proven | Failed:
-        """Let a worker make the golden vectors, so that no op ever runs in the agent itself."""
-        ticket = -self.next_numbers(1)[0]
-        self._proofs[ticket] = asyncio.get_running_loop().create_future()
-        self.pool.submit_first(Prove(ticket=ticket, source=source.number))
-        try:
-            async with asyncio.timeout(PROOF_TIMEOUT_S + 2 * self.config.task_s):
-                return await self._proofs[ticket]
-        except TimeoutError:
-            return Failed(ticket=ticket, code="crashed", reason="no worker was free to prove it")
-        finally:
-            del self._proofs[ticket]
+        """Let a worker make a source's golden vectors."""
+        return await self._proofs.make(-self.next_numbers(1)[0], source.number)
 
     def next_numbers(self, count: int) -> tuple[int, ...]:
         """Return numbers never given before."""
@@ -360,18 +338,9 @@ class Engine:
                 read_s=read_s,
             )
 
-    def result(self, ticket: int) -> tuple[Done, list[Buffer]]:
-        """Return a finished sample's description and its bytes in the arena."""
-        done = self._results[ticket]
-        return done, self._arena.read(self._extents[ticket], done.nbytes)
-
-    def reading(self, ticket: int) -> Reading:
-        """Return what was read for a finished sample."""
-        return self._readings[ticket]
-
     def sent(self, ticket: int) -> None:
         """Free a sample that was sent, or that nobody can be sent any more."""
-        self._free(ticket)
+        self.prepared.free(ticket)
         self.handle(Sent(ticket=ticket))
 
     def handle(self, event: Event) -> None:
@@ -403,30 +372,24 @@ class Engine:
             case Read():
                 self.bandwidth.let_go(action.read)
             case Drop():
-                self._free(action.ticket)
+                self.prepared.free(action.ticket)
             case Grow():
-                self._arena.free(self._extents.pop(action.ticket))
-                self._extents[action.ticket] = self._arena.reserve(action.nbytes)
-                self.pool.grant(action.ticket, self._extents[action.ticket])
+                self.pool.grant(action.ticket, self.prepared.grow(action.ticket, action.nbytes))
             case Refuse():
-                self._free(action.ticket)
+                self.prepared.free(action.ticket)
                 self.pool.grant(action.ticket, ())
 
     def _start(self, action: Start) -> None:
         self._note_use()
         visit = action.visit
         job = self.jobs[visit.job]
-        extents = self._arena.reserve(action.nbytes)
-        self._extents[action.ticket] = extents
         self._count_place(job, visit.sample)
         place = job.open.place(visit.sample)
         source = job.sources[place.source]
         errand = self.fast.begin(action.ticket, job, visit, place)
         hit = errand is not None and errand.kept is not None
         tier = self.tier_of(job, place.source, hit=hit)
-        self._readings[action.ticket] = Reading(
-            visit.job, tier, place.location.length, action.throttled_s
-        )
+        reading = Reading(visit.job, tier, place.location.length, action.throttled_s)
         self.pool.submit(
             Task(
                 ticket=action.ticket,
@@ -436,7 +399,7 @@ class Engine:
                 epoch=visit.epoch,
                 sample=visit.sample,
                 cut=job.cut(visit.sample),
-                extents=extents,
+                extents=self.prepared.begin(action.ticket, action.nbytes, reading),
                 errand=errand,
             )
         )
@@ -448,12 +411,10 @@ class Engine:
             self.beside += beside
 
     def _report(self, message: Outcome | TooLarge) -> None:
-        proof = self._proofs.get(message.ticket)
-        if proof is not None and isinstance(message, Proven | Failed) and not proof.done():
-            proof.set_result(message)
+        self._proofs.take(message)
         if not isinstance(message, TooLarge):
             self.fast.end(message.ticket, message.passage if isinstance(message, Done) else None)
-        if message.ticket not in self._extents:
+        if message.ticket not in self.prepared:
             return  # a proof; or refused before, and its memory is already free
         match message:
             case TooLarge():
@@ -461,21 +422,14 @@ class Engine:
             case Done():
                 self._finish(message)
             case Failed():
-                self._free(message.ticket)
+                self.prepared.free(message.ticket)
                 self.handle(_failure(message))
 
     def _finish(self, done: Done) -> None:
-        self._extents[done.ticket] = self._arena.shrink(self._extents[done.ticket], done.nbytes)
-        self._results[done.ticket] = done
-        self.count_reading(self._readings[done.ticket], done.read_s)
+        self.count_reading(self.prepared.finish(done), done.read_s)
         self.handle(
             Finished(ticket=done.ticket, nbytes=done.nbytes, seconds=done.read_s + done.transform_s)
         )
-
-    def _free(self, ticket: int) -> None:
-        self._arena.free(self._extents.pop(ticket))
-        self._results.pop(ticket, None)
-        self._readings.pop(ticket, None)
 
     def _withdraw(self, request: Request) -> None:
         if request.open:

@@ -9,6 +9,16 @@ from headrace.core.media import TierName
 from headrace.wire.control import JobUse, TierUse
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a task reads, and how long its job's quota held it back."""
+
+    job: str
+    tier: TierName
+    nbytes: int
+    throttled_s: float
+
+
 @dataclass(slots=True)
 class _OnTier:
     nbytes: int = 0

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headrace.agent.engine import Engine, Reading
+from headrace.agent.engine import Engine
 from headrace.agent.fasttier.carrier import Carrier, Load
 from headrace.agent.fasttier.layout import Layout
 from headrace.agent.fasttier.tier import FastTier
 from headrace.agent.jobs import ServedJob
+from headrace.agent.usage import Reading
 from headrace.core.media import TierName
 from headrace.policy.lookahead_events import FetchBegan, FetchEnded, Visit
 from headrace.policy.nextuse import Use
