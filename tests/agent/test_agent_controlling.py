@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from controller_for_tests import FakeController, Mood
@@ -230,6 +232,30 @@ def test_it_reports_until_it_ends_and_says_that_it_does(
     async def play() -> None:
         running = asyncio.ensure_future(link.controlling.run())
         await _eventually(lambda: len(controller.reports) >= 3)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(play())
+    assert controller.left == 1
+
+
+def test_one_that_ends_in_the_middle_of_a_report_says_so_after_it(
+    link: Link, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, reporting = link.caller.call, threading.Event()
+
+    def call_slowly(method: str, *given: Any) -> Any:
+        if method == "POST":
+            reporting.set()
+            time.sleep(0.2)
+        return call(method, *given)
+
+    monkeypatch.setattr(link.caller, "call", call_slowly)
+
+    async def play() -> None:
+        running = asyncio.ensure_future(link.controlling.run())
+        await _eventually(reporting.is_set)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -211,11 +211,8 @@ class Controlling:
         return longest_s * random.uniform(0.5, 1.0)
 
     async def _call(self, method: str, path: str, answer: type[A], message: Any) -> A:
-        try:
-            return await self._thread.run(lambda: self._caller.call(method, path, answer, message))
-        except asyncio.CancelledError:
-            self._announced = False  # the caller is still at it: nothing more can be said
-            raise
+        """Call when the caller is done with what it is at, if anything."""
+        return await self._thread.run(lambda: self._caller.call(method, path, answer, message))
 
 
 def controller_at(address: str, token: str, ca_file: str | None = None) -> Endpoint:
