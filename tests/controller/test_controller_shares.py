@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from reporters_for_tests import MB, Desk, FakeAgent, health, join
 
-from headrace.wire.control import TierOffer
+from headrace.wire.control import AgentReport, JobUse, TierOffer, TierUse
 
 
 def granted(desk: Desk, job: str) -> float:
     return desk.steward.books.standing.quota(job, "hdd")
+
+
+def apart(desk: Desk) -> tuple[FakeAgent, FakeAgent]:
+    """Two agents, each of which reads for a job of its own."""
+    first, second = FakeAgent(desk, "n0"), FakeAgent(desk, "n1")
+    first.announce(), second.announce()
+    join(desk, "a"), join(desk, "b")
+    for iteration in range(30):
+        for job in ("a", "b"):
+            desk.steward.take_health(job, health(iteration))
+        first.report({"a": 150 * MB})
+        second.report({"b": 150 * MB})
+        desk.advance(1.0)
+    return first, second
 
 
 def test_agents_and_hosts_together_never_get_more_than_the_quota(desk: Desk) -> None:
@@ -58,6 +75,47 @@ def test_an_agent_that_is_heard_again_is_told_its_quotas_at_once(desk: Desk) -> 
     assert desk.steward.agents["n0"].silent
     orders = only.report({"a": 50 * MB})
     assert 50 * MB <= orders.quotas["a"]["hdd"] <= 400 * MB
+
+
+def test_an_agent_that_announces_itself_again_keeps_its_part(desk: Desk) -> None:
+    first, second = apart(desk)
+    before = first.enforced["a"]["hdd"]
+    assert before > 4 * second.enforced["a"]["hdd"]
+    first.announce()
+    assert first.enforced["a"]["hdd"] == pytest.approx(before, rel=0.05)
+
+
+def test_an_agent_whose_process_began_anew_is_given_what_it_read_before(desk: Desk) -> None:
+    first, _ = apart(desk)
+    before, first.enforced = first.enforced["a"]["hdd"], {}
+    first.announce()
+    assert first.enforced["a"]["hdd"] == pytest.approx(before, rel=0.05)
+
+
+def test_a_restart_of_the_controller_takes_nothing_from_an_agent_that_uses_its_part(
+    open_desk: Callable[..., Desk], tmp_path: Path
+) -> None:
+    desk = open_desk(tmp_path / "journal.db")
+    busy = dict(zip("ab", apart(desk), strict=True))
+    before = {job: one.enforced[job]["hdd"] for job, one in busy.items()}
+    desk.close()
+    again = open_desk(tmp_path / "journal.db", desk.clock)
+    for one in busy.values():
+        one.desk, one.sequence = again, 0
+        one.announce()
+    for job, one in busy.items():
+        orders = one.report({job: 150 * MB})
+        assert orders.quotas[job]["hdd"] == pytest.approx(before[job], rel=0.1)
+
+
+def test_of_a_tier_that_an_agent_named_once_nothing_is_remembered(desk: Desk) -> None:
+    one = FakeAgent(desk, "n0")
+    one.announce()
+    for sequence in range(3):
+        jobs = {"a": JobUse(tiers={f"t{sequence}": TierUse(nbytes=1, reads=1)})}
+        report = AgentReport(boot="a0", sequence=sequence, interval_s=1.0, jobs=jobs)
+        desk.steward.take_agent_report("n0", report)
+    assert set(desk.steward.agents["n0"].use) <= {"t2"}
 
 
 def test_an_agent_that_leaves_is_not_counted_on_at_once(desk: Desk) -> None:

@@ -37,7 +37,7 @@ class Agent:
     sequence: int = -1
     report: AgentReport | None = None
     use: dict[TierName, dict[str, float]] = field(default_factory=dict)
-    """Tier → job → what is read [B/s]."""
+    """Tier → job → what was read lately [B/s]; it begins with what was in force."""
 
     sent: dict[str, float] = field(default_factory=dict)
     """Job → what is sent to its hosts [B/s]."""
@@ -104,6 +104,9 @@ class Agents(Mapping[str, Agent]):
     def announce(self, name: str, message: AgentAnnounced, now: float) -> Agent:
         """Take an announcement: a new agent, or what a known one is now.
 
+        Quotas are divided by what agents read lately. One that only lost its connection, or
+        whose controller was started again, must not be taken for idle until it reports.
+
         Raises:
             ReportError: there are too many agents already.
         """
@@ -115,7 +118,8 @@ class Agents(Mapping[str, Agent]):
             )
         agent = Agent(name, message, now, now, enforced=dict(message.enforced))
         if known is not None:
-            agent.ordered = known.ordered
+            agent.ordered, agent.use, agent.sent = known.ordered, known.use, known.sent
+        agent.use = agent.use or _by_tier(message.enforced)
         self._agents[name] = agent
         return agent
 
@@ -191,6 +195,15 @@ def copied(quotas: Quotas) -> dict[str, dict[TierName, float]]:
     return {job: dict(tiers) for job, tiers in quotas.items()}
 
 
+def _by_tier(quotas: Quotas) -> dict[TierName, dict[str, float]]:
+    """Return tier → job → bandwidth [B/s]."""
+    found: dict[TierName, dict[str, float]] = {}
+    for job, tiers in quotas.items():
+        for tier, bytes_per_s in tiers.items():
+            found.setdefault(tier, {})[job] = bytes_per_s
+    return found
+
+
 def _require_next(agent: Agent, report: AgentReport) -> None:
     if report.boot != agent.announced.boot:
         raise StaleReportError(
@@ -210,9 +223,10 @@ def _meter(agent: Agent, report: AgentReport) -> None:
     for job, use in report.jobs.items():
         for tier, one in use.tiers.items():
             read.setdefault(tier, {})[job] = one.nbytes
-    agent.use = {
+    rates = {
         tier: renewed(agent.use.get(tier, {}), nbytes, report.interval_s)
         for tier, nbytes in read.items()
     }
+    agent.use = {tier: by_job for tier, by_job in rates.items() if by_job}
     sent = {job: use.tensor_bytes + use.raw_bytes for job, use in report.jobs.items()}
     agent.sent = renewed(agent.sent, sent, report.interval_s)
