@@ -187,7 +187,7 @@ def test_top_writes_the_estate_as_json_once(
     assert run(["top", "--once", "--json", str(target)]) == 0
     assert json.loads(target.read_text())["jobs"][0]["score"] == 11
     assert run(["top", "--json", "/no/such/folder/x"]) == 2
-    assert "name another file" in capsys.readouterr().err
+    assert "there is no directory /no/such/folder; make it" in capsys.readouterr().err
 
 
 def test_top_streams_a_line_of_json_per_look(fake: FakeEstate) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
 from headrace.report.units import bytes_, percent
 from headrace.wire.estate import Agents, AgentTierView, AgentView
@@ -28,7 +29,7 @@ class _Row:
 
 @click.command()
 @controller_options
-@click.option("--json", "json_file", help="Write the same as JSON to a file, - for stdout.")
+@json_option("Write the same as JSON to a file, - for stdout.")
 def command(
     *,
     controller: str | None,

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from headrace.cli.outputs import json_option
 from headrace.core.errors import StorageError
 
 
@@ -21,9 +22,7 @@ from headrace.core.errors import StorageError
     show_default=True,
     help="Where dataset and report are kept.",
 )
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write the figures; - is standard output."
-)
+@json_option("Write the figures; - is standard output.")
 def command(quick: bool, torch: bool, directory: Path, json_file: str | None) -> int:
     """Train on one machine, without and with headrace, and compare.
 

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli.outputs import json_option
 from headrace.cli.sizes import ByteSize
 from headrace.core.errors import CallerError
 from headrace.report.document import write_json
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.devhdfs.state import Record, Register
 
 _name = click.option("--name", default="default", show_default=True, help="Which cluster.")
-_json = click.option("--json", "json_file", help="Write it as JSON to a file, - for stdout.")
+_json = json_option("Write it as JSON to a file, - for stdout.")
 
 
 @click.group()

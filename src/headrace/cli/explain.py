@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
+from headrace.cli.outputs import json_option
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.core.record import Record
 from headrace.dataset.index import Index
@@ -48,7 +49,7 @@ _IMAGENET_STD = (0.229, 0.224, 0.225)
 @click.option(
     "--bandwidth", type=float, default=1.25e9, show_default=True, help="Storage to trainer [B/s]."
 )
-@click.option("--json", "json_file", help="Write the same as JSON to a file, - for stdout.")
+@json_option("Write the same as JSON to a file, - for stdout.")
 def command(
     url: str,
     *,

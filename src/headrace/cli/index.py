@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from headrace.cli.outputs import json_option
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.dataset.build import BuildProgress, OnProgress, build_index
 from headrace.dataset.describe import Description, describe
@@ -30,7 +31,7 @@ from headrace.storage.opening import open_storage
 @click.option("--text-field", default="text", show_default=True, help="JSON key or column of text.")
 @click.option("--workers", default=8, show_default=True, help="Files read at the same time.")
 @click.option("--full", is_flag=True, help="Scan every file, also those that did not change.")
-@click.option("--json", "json_file", help="Write the summary as JSON to a file, - for stdout.")
+@json_option("Write the summary as JSON to a file, - for stdout.")
 def command(
     url: str, *, out: str | None, text_field: str, workers: int, full: bool, json_file: str | None
 ) -> int:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.outputs import json_option
 from headrace.cli.tables import bars
 from headrace.dataset.build import list_dataset
 from headrace.dataset.describe import (
@@ -32,7 +33,7 @@ SHOWN = 20
 @click.command()
 @click.argument("url")
 @click.option("--index", "index_file", help="The index file, if it does not lie below URL.")
-@click.option("--json", "json_file", help="Write the same as JSON to a file, - for stdout.")
+@json_option("Write the same as JSON to a file, - for stdout.")
 def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
     """Describe the dataset at URL: counts, bytes, sizes, decode cost, classes, what is broken.
 

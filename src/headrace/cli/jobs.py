@@ -13,6 +13,7 @@ from rich.text import Text
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.cli.gauges import STYLES, felt, needs_word
+from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
 from headrace.report.units import bytes_
 from headrace.wire.estate import Jobs, JobView, TierShare
@@ -36,7 +37,7 @@ class _Row:
     type=click.Choice(["tight", "danger", "critical"]),
     help="Only jobs in this level of health, or in a worse one.",
 )
-@click.option("--json", "json_file", help="Write the same as JSON to a file, - for stdout.")
+@json_option("Write the same as JSON to a file, - for stdout.")
 def command(
     *,
     controller: str | None,

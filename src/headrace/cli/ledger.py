@@ -13,6 +13,7 @@ from rich.text import Text
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.cli.durations import Duration
+from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
 from headrace.report.units import bytes_, seconds
 from headrace.wire.estate import Ledger, LedgerEntry
@@ -33,7 +34,7 @@ _AT_ONCE = 1000
     show_default=True,
     help="Most entries, the newest first.",
 )
-@click.option("--json", "json_file", help="Write the same as JSON to a file, - for stdout.")
+@json_option("Write the same as JSON to a file, - for stdout.")
 def command(
     *,
     controller: str | None,

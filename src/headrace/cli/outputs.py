@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
+
+import click
 
 from headrace.core.errors import CallerError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(text: str) -> Callable[[F], F]:
+    """Add ``--json``, as ``json_file``, to a command; it is refused at once if it is of no use."""
+    return click.option("--json", "json_file", metavar="FILE", callback=_writable, help=text)
+
+
+def _writable(_: click.Context, __: click.Parameter, target: str | None) -> str | None:
+    if target:
+        require_writable_file(target)
+    return target
 
 
 def require_writable_file(target: str) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from headrace.cli.outputs import require_writable_file, require_writable_folder
+from headrace.cli.outputs import json_option, require_writable_folder
 from headrace.core.errors import CallerError, StorageError
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ LINE_S = 10.0
     default=len(os.sched_getaffinity(0)),
     help="Policies at a time; one for each CPU.",
 )
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write the figures; - is standard output."
-)
+@json_option("Write the figures; - is standard output.")
 @click.option(
     "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw SVG files there."
 )
@@ -77,7 +75,8 @@ def command(
     from headrace.sim.tables import outcome_tables
 
     setting = _setting(scenario, days=days, seed=seed)
-    _require_outputs(json_file, plots)
+    if plots:
+        _require_plots(plots)
     chosen = tuple(dict.fromkeys([*(names or CONTENDERS), *(ABLATIONS if ablations else ())]))
     errors = Console(stderr=True)
     with _progress(errors, setting, (PREPARING, *chosen)) as seen:
@@ -128,14 +127,11 @@ def _title(scenario: Scenario) -> str:
     return f"{scenario.title}: {scenario.days:g} days, seed {scenario.seed}"
 
 
-def _require_outputs(json_file: str | None, plots: Path | None) -> None:
+def _require_plots(plots: Path) -> None:
     """Refuse what would only be found wrong when the policies have run."""
-    if json_file:
-        require_writable_file(json_file)
-    if plots:
-        require_writable_folder(plots)
-        if importlib.util.find_spec("matplotlib") is None:
-            raise CallerError("--plots needs matplotlib; run pip install 'headrace[demo]'")
+    require_writable_folder(plots)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise CallerError("--plots needs matplotlib; run pip install 'headrace[demo]'")
 
 
 @contextmanager

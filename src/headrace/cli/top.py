@@ -15,6 +15,7 @@ from rich.live import Live
 
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.keyboard import Keyboard
+from headrace.cli.outputs import json_option
 from headrace.cli.topview import Screen, picture
 from headrace.core.errors import CallerError, RemoteError
 from headrace.report.document import write_json
@@ -31,7 +32,7 @@ from headrace.wire.estate import Estate
     show_default=True,
     help="Seconds between two looks.",
 )
-@click.option("--json", "json_file", help="Write a line of JSON per look to a file, - for stdout.")
+@json_option("Write a line of JSON per look to a file, - for stdout.")
 def command(
     *,
     controller: str | None,
