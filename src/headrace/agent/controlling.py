@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -23,6 +22,7 @@ from headrace.agent.engine import Engine
 from headrace.agent.threads import DaemonThreads
 from headrace.agent.tiers import Tier
 from headrace.agent.usage import used_since
+from headrace.core.backoff import Backoff
 from headrace.core.errors import HeadraceError, ProtocolError, RefusedError
 from headrace.wire.control import (
     AgentAnnounced,
@@ -37,7 +37,7 @@ log = logging.getLogger("headrace.agent.controlling")
 
 FIRST_RETRY_S = 0.5
 LONGEST_RETRY_S = 5.0
-"""Longest wait before a controller that is away is tried again [s]."""
+"""Longest pauses before a controller that is away is tried again [s]."""
 
 SHORTEST_PERIOD_S = 0.05
 LONGEST_PERIOD_S = 60.0
@@ -113,7 +113,7 @@ class Controlling:
         self._sequence = 0
         self._told: dict[str, JobUse] = {}
         self._told_at = engine.clock.now()
-        self._failures = 0
+        self._backoff = Backoff(first_s=FIRST_RETRY_S, longest_s=LONGEST_RETRY_S)
 
     async def run(self) -> None:
         """Report, and obey, until cancelled; then say that the agent ends."""
@@ -192,9 +192,10 @@ class Controlling:
         )
 
     def _obey(self, orders: AgentOrders) -> None:
-        if self._failures or self.away:
+        if self._backoff.failures or self.away:
             log.info("the controller is heard: jobs are held to its quotas")
-        self._failures, self.away = 0, ""
+        self._backoff.succeeded()
+        self.away = ""
         if orders.quotas != self._engine.bandwidth.quotas():
             self._engine.bandwidth.set_quotas(orders.quotas)
         if orders.reorder is not None:
@@ -203,12 +204,10 @@ class Controlling:
     def _failed(self, error: HeadraceError | OSError) -> float:
         """Keep everything as it is, say so once, and return when to try again [s]."""
         self._announced = False
-        if not self._failures:
+        if not self._backoff.failures:
             log.warning("%s; quotas stay as they are until it is back", error)
         self.away = str(error)
-        longest_s = min(FIRST_RETRY_S * 2.0**self._failures, LONGEST_RETRY_S)
-        self._failures = min(self._failures + 1, 16)
-        return longest_s * random.uniform(0.5, 1.0)
+        return self._backoff.failed()
 
     async def _call(self, method: str, path: str, answer: type[A], message: Any) -> A:
         """Call when the caller is done with what it is at, if anything."""

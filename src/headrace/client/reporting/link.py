@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 from collections.abc import Callable
 from urllib.parse import quote
 
 import msgspec
 
 from headrace.client.reporting.report import encoded
+from headrace.core.backoff import Backoff
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import HeadraceError, ProtocolError, RefusedError
 from headrace.core.media import TierName
@@ -22,8 +22,7 @@ logger = logging.getLogger("headrace.client")
 
 FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 30.0
-"""Pause before the controller is tried again, doubled each time up to the longest, give or take
-half of it so that the hosts of a job do not come back all at once [s]."""
+"""Longest pauses before the controller is tried again [s]."""
 
 _ANNOUNCE_AGAIN = ("unknown-job", "stale-report")
 """Refusals of a controller that does not know this run of the host: it lost its memory."""
@@ -48,7 +47,7 @@ class ControllerLink:
         self._announcement = announcement
         self._clock = clock or SystemClock()
         self._announced = False
-        self._failures = 0
+        self._backoff = Backoff(first_s=FIRST_DELAY_S, longest_s=LONGEST_DELAY_S)
         self._try_at = -math.inf
         self._quotas: dict[TierName, float] = {}
 
@@ -132,9 +131,7 @@ class ControllerLink:
         return answer
 
     def _fail(self, error: HeadraceError) -> None:
-        delay_s = min(FIRST_DELAY_S * 2**self._failures, LONGEST_DELAY_S)
-        self._failures = min(self._failures + 1, 16)
-        self._try_at = self._clock.now() + delay_s * random.uniform(0.5, 1.5)
+        self._try_at = self._clock.now() + self._backoff.failed()
         self._connection.close()
         if not self.away:
             logger.warning("%s; training goes on, and the quotas stay as they are", error)
@@ -143,7 +140,8 @@ class ControllerLink:
     def _succeed(self) -> None:
         if self.away:
             logger.info("controller %s answers again", self._connection.endpoint.address)
-        self.away, self._failures = False, 0
+        self.away = False
+        self._backoff.succeeded()
 
 
 def _check(answer: HealthAnswer, endpoint: Endpoint) -> None:

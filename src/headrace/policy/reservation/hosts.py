@@ -21,7 +21,7 @@ _GONE_STEPS = 20.0
 """A host that is this many steps behind the newest report has left the job."""
 
 _GONE_LEAST_S = 60.0
-"""Shorter gaps never mean that: after an outage, hosts take up to 45 s to report again [s]."""
+"""Shorter gaps never mean that: after an outage, hosts take up to 30 s to report again [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
