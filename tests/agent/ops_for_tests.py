@@ -37,3 +37,9 @@ def die_always(value: np.ndarray, draws: object) -> np.ndarray:
     if sys.modules["__main__"].__spec__.name == "headrace.agent.worker":
         os.kill(os.getpid(), signal.SIGKILL)
     return value
+
+
+def take_time(value: np.ndarray, draws: object) -> np.ndarray:
+    if value.shape == SHAPE:
+        time.sleep(0.05)
+    return value

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import fake_agent as fake
+import msgspec
 import pytest
 from epochs import digests, epoch, loading
 from fake_agent import FakeAgent, faking
 
 from headrace import Loader, Pipeline
 from headrace.client import fleet
+from headrace.client.counts import Counts
 from headrace.client.maker import Maker
 from headrace.core.errors import (
     AgentUnavailableError,
@@ -380,3 +382,25 @@ def test_agents_that_were_away_are_asked_back_at_the_same_time(
             agent.meet = meet  # type: ignore[method-assign]
             agent.refusal = None
         _until(several.is_set)
+
+
+def test_the_time_that_samples_are_on_their_way_is_counted_where_agents_tell_when_they_left(
+    dataset: Path, pipeline: Pipeline
+) -> None:
+    def late(agent: FakeAgent, request: FetchRequest) -> fake.Frames:
+        for header, record in agent.honest(request):
+            yield msgspec.structs.replace(header, queued_s=0.02, after_s=0.02), record
+            time.sleep(0.05)
+
+    def counts_of(behave: fake.Behaviour) -> Counts:
+        with (
+            faking(FakeAgent("a", behave)) as agents,
+            loading(dataset, pipeline=pipeline, agents=agents) as loader,
+        ):
+            list(loader)
+            return loader.summary().counts
+
+    told = counts_of(late)
+    assert told.link_s > 0.5
+    assert told.latency_s > 0.8 * (told.link_s + told.queued_s)
+    assert counts_of(fake.honest).link_s == 0.0

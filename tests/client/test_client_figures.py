@@ -144,3 +144,18 @@ def test_a_datagram_of_anything_else_is_nothing(data: bytes) -> None:
 
 def test_a_queue_without_room_is_empty() -> None:
     assert figures(queue_depth=0.0, queue_capacity=0.0).fullness == 0.0
+
+
+def test_waiting_on_links_is_waiting_behind_others_and_waiting_for_cores_is_told_apart() -> None:
+    counts = counts_of([0.1], queued_s=3.0, cores_s=1.0, link_s=0.5)
+    told = of_moments(
+        [Moment(3, 13, 0.2, 4, counts)],
+        latencies=Latencies(),
+        step_time_s=1.0,
+        queue_capacity=8,
+        upcoming_bytes=(1,),
+        direct_bytes=0,
+    )
+    assert (told.queued_s, told.cores_s) == (2.5, 1.0)
+    host = together([told, told])
+    assert (host.queued_s, host.cores_s) == (5.0, 2.0)

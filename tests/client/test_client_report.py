@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.client.reporting.figures import Figures
 from headrace.client.reporting.origins import Origins
+from headrace.client.reporting.portions import Portions
 from headrace.client.reporting.report import encoded, health_report
 from headrace.wire.control import MOST_REPORT_BYTES, HealthReport
 
@@ -32,8 +33,14 @@ def figures(**changes: object) -> Figures:
     return Figures(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def report_of(told: Figures, origins: Origins | None = None) -> HealthReport:
-    return health_report(told, origins or Origins(), host="h", boot="b", ranks=2, interval_s=2.0)
+def report_of(*told: Figures, origins: Origins | None = None) -> HealthReport:
+    """Return the report of the last figures, after those before."""
+    portions = Portions()
+    for one in told:
+        portions.note(one)
+    return health_report(
+        told[-1], origins or Origins(), portions, host="h", boot="b", ranks=2, interval_s=2.0
+    )
 
 
 @seed(5)
@@ -50,6 +57,7 @@ def report_of(told: Figures, origins: Origins | None = None) -> HealthReport:
         latency_cv=TIME,
         upcoming_bytes=st.lists(AMOUNT, max_size=8).map(tuple),
         queued_s=TIME,
+        cores_s=TIME,
         throttled_s=TIME,
         read_s=TIME,
         transform_s=TIME,
@@ -63,8 +71,10 @@ def report_of(told: Figures, origins: Origins | None = None) -> HealthReport:
 def test_a_report_is_shorter_than_a_kilobyte_and_its_shares_are_shares(told: Figures) -> None:
     origins = Origins()
     origins.note(told)
+    portions = Portions()
+    portions.note(told)
     report = health_report(
-        told, origins, host="h" * 80, boot="b" * 16, ranks=10_000, interval_s=1e-3
+        told, origins, portions, host="h" * 80, boot="b" * 16, ranks=10_000, interval_s=1e-3
     )
     body = encoded(report)
     assert len(body) < MOST_REPORT_BYTES
@@ -79,6 +89,21 @@ def test_shares_are_of_the_time_of_reads() -> None:
     assert report.queue_share == 0.125
     assert report.throttled_share == 0.25
     assert report.transform_share == 0.2
+
+
+def test_waiting_for_cores_is_work_of_cores() -> None:
+    report = report_of(figures(queued_s=1.0, cores_s=4.0, read_s=1.0, transform_s=2.0))
+    assert report.queue_share == 0.5
+    assert report.transform_share == 0.75
+
+
+def test_a_report_that_read_nothing_tells_where_the_time_of_the_one_before_went() -> None:
+    read = figures(queued_s=1.0, throttled_s=1.0, read_s=2.0, transform_s=4.0)
+    stalled = report_of(read, figures())
+    assert (stalled.queue_share, stalled.throttled_share) == (0.25, 0.25)
+    assert stalled.transform_share == 0.5
+    held = report_of(read, figures(throttled_s=3.0))
+    assert (held.queue_share, held.throttled_share) == (0.0, 1.0)
 
 
 def test_rates_are_per_second_since_the_report_before() -> None:
@@ -108,7 +133,7 @@ def test_own_reads_belong_to_the_tier_that_agents_read_where_no_cache_helps() ->
         direct_bytes=1000,
     )
     origins.note(told)
-    report = report_of(told, origins)
+    report = report_of(told, origins=origins)
     assert report.direct_bytes == {"archive": 1000}
     assert report.split == {"archive": 0.55, "ssd": 0.45}
     assert report.hit_rate == 0.45
@@ -118,7 +143,7 @@ def test_own_reads_belong_to_the_tier_that_was_named_whatever_agents_read() -> N
     origins = Origins("nvme")
     told = figures(tier_bytes={"archive": 300}, direct_bytes=100)
     origins.note(told)
-    report = report_of(told, origins)
+    report = report_of(told, origins=origins)
     assert report.direct_bytes == {"nvme": 100}
     assert report.split == {"archive": 0.75, "nvme": 0.25}
 
@@ -128,7 +153,7 @@ def hit_rates(*told: Figures) -> list[float]:
     origins, rates = Origins(), []
     for one in told:
         origins.note(one)
-        rates.append(report_of(one, origins).hit_rate)
+        rates.append(report_of(one, origins=origins).hit_rate)
     return rates
 
 

@@ -188,7 +188,10 @@ class _Sender:
         done, parts = self._engine.prepared.result(action.ticket)
         reading = self._engine.prepared.reading(action.ticket)
         throttled_s = reading.throttled_s + held_s
+        after_s = self._waited_s()
         known_s = done.read_s + done.transform_s + throttled_s
+        queued_s = 0.0 if action.ready else max(0.0, after_s - known_s)
+        transforming = self._engine.effort.transforming_since(self._request.effort)
         header = FrameHeader(
             kind="tensor",
             sample=action.visit.sample,
@@ -196,7 +199,9 @@ class _Sender:
             cut=done.cut,
             fields=done.fields,
             digest=done.digest,
-            queued_s=0.0 if action.ready else max(0.0, self._waited_s() - known_s),
+            queued_s=queued_s,
+            cores_s=queued_s * transforming,
+            after_s=after_s,
             throttled_s=throttled_s,
             read_s=done.read_s,
             transform_s=done.transform_s,
@@ -248,12 +253,14 @@ class _Sender:
         self, action: ServeRaw, encoded: Encoded, tier: TierName, throttled_s: float
     ) -> list[Buffer]:
         described, payload = pack_fields(dict(encoded.fields))
+        after_s = self._waited_s()
         header = FrameHeader(
             kind="raw",
             sample=action.visit.sample,
             epoch=action.visit.epoch,
             fields=described,
-            queued_s=max(0.0, self._waited_s() - encoded.read_s - throttled_s),
+            queued_s=max(0.0, after_s - encoded.read_s - throttled_s),
+            after_s=after_s,
             throttled_s=throttled_s,
             read_s=encoded.read_s,
             tier=tier,

@@ -34,7 +34,7 @@ from headrace.agent.tasks import (
 )
 from headrace.agent.threads import DaemonThreads
 from headrace.agent.tiers import Tiers
-from headrace.agent.usage import Reading, Usage
+from headrace.agent.usage import Effort, Reading, Usage
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.media import TierName
@@ -92,6 +92,9 @@ class Request:
     job: ServedJob
     message: FetchRequest
     asked_at: float
+    effort: Effort
+    """What workers had done by then."""
+
     answers: asyncio.Queue[ServeAction] = field(default_factory=asyncio.Queue)
     """What to send, as it is decided; one for each sample in the end."""
 
@@ -110,6 +113,7 @@ class Engine:
         self.tiers = Tiers(config.tiers)
         self._cache_tier = self.tiers.of_cache(str(config.cache or ""))
         self.usage = Usage()
+        self.effort = Effort()
         self.threads = DaemonThreads(THREADS, "headrace-agent")
         """For calls that wait for storage."""
 
@@ -283,6 +287,7 @@ class Engine:
             job=job,
             message=message,
             asked_at=self._note_use(),
+            effort=self.effort,
             open=len(message.samples),
         )
         self._requests[number] = request
@@ -427,6 +432,7 @@ class Engine:
 
     def _finish(self, done: Done) -> None:
         self.count_reading(self.prepared.finish(done), done.read_s)
+        self.effort = self.effort.plus(done.read_s, done.transform_s)
         self.handle(
             Finished(ticket=done.ticket, nbytes=done.nbytes, seconds=done.read_s + done.transform_s)
         )

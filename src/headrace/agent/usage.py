@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headrace.core.media import TierName
 from headrace.wire.control import JobUse, TierUse
@@ -17,6 +18,23 @@ class Reading:
     tier: TierName
     nbytes: int
     throttled_s: float
+
+
+class Effort(NamedTuple):
+    """What an agent's workers have spent their time on, for all jobs together."""
+
+    read_s: float = 0.0
+    transform_s: float = 0.0
+
+    def plus(self, read_s: float, transform_s: float) -> Effort:
+        """Return it with one more sample."""
+        return Effort(self.read_s + read_s, self.transform_s + transform_s)
+
+    def transforming_since(self, before: Effort) -> float:
+        """Return the part of the time since then that was transforming, 0 to 1."""
+        read_s, transform_s = self.read_s - before.read_s, self.transform_s - before.transform_s
+        whole_s = read_s + transform_s
+        return transform_s / whole_s if whole_s > 0 else 0.0
 
 
 @dataclass(slots=True)

@@ -64,6 +64,12 @@ class Counts:
     queued_s: float = 0.0
     """Time samples waited inside agents before their turn, summed [s]."""
 
+    cores_s: float = 0.0
+    """Of that, the time that they waited for workers that transformed others, summed [s]."""
+
+    link_s: float = 0.0
+    """Time they were on their way from agents, behind others on the same links too, summed [s]."""
+
     throttled_s: float = 0.0
     """Time that reads waited for the job's quota, summed [s]."""
 

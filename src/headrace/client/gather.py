@@ -108,6 +108,7 @@ class _Call:
     hedge_at: float
     """When what is still owed is made here; infinite: it is being made."""
 
+    asked_at: float
     answer: Answer | None = None
     frames: int = 0
 
@@ -219,7 +220,7 @@ class Gatherer:
     def _ask(self, work: _Work, share: Share) -> None:
         connection = self._connection(share.member)
         visits = {(key.sample, key.epoch): key for key in share.keys}
-        call = _Call(share, connection, visits, work.hedge_at)
+        call = _Call(share, connection, visits, work.hedge_at, time.monotonic())
         try:
             body = msgspec.json.encode(self._request(work.step, share))
             connection.send("POST", f"/v1/jobs/{self._shop.job.spec.id}/fetch", body)
@@ -317,7 +318,7 @@ class Gatherer:
             raise ProtocolError(f"agent {call.share.member.name}: it sent {visit}, not asked for")
         call.frames += 1
         if visit in work.assembly.waiting:
-            self._take_frame(work, call.share.member, key, header, buffers)
+            self._take_frame(work, call, key, header, buffers)
         return False
 
     def _wait_longer(self, work: _Work, call: _Call) -> None:
@@ -331,13 +332,14 @@ class Gatherer:
         call.hedge_at = max(call.hedge_at, time.monotonic() + again_s)
 
     def _take_frame(
-        self, work: _Work, member: Member, key: SampleKey, header: FrameHeader, buffers: Buffers
+        self, work: _Work, call: _Call, key: SampleKey, header: FrameHeader, buffers: Buffers
     ) -> None:
-        _count_frame(work.counts, header, buffers, length=work.lengths[key.sample])
+        link_s = _link_s(header, time.monotonic() - call.asked_at)
+        _count_frame(work.counts, header, buffers, length=work.lengths[key.sample], link_s=link_s)
         maker = self._shop.maker
         match header.kind:
             case "tensor":
-                self._shop.checks.consider(member, key, header, buffers)
+                self._shop.checks.consider(call.share.member, key, header, buffers)
                 self._take_tensor(work, key, header, buffers)
             case "raw":
                 fields, isolated = raw_fields(header, buffers), header.code == "crashed"
@@ -465,9 +467,18 @@ class Gatherer:
         )
 
 
-def _count_frame(counts: Counts, header: FrameHeader, buffers: Buffers, *, length: int) -> None:
+def _link_s(header: FrameHeader, came_after_s: float) -> float:
+    """Return how long a frame that came so long after it was asked for was on its way [s]."""
+    return 0.0 if header.after_s is None else max(0.0, came_after_s - header.after_s)
+
+
+def _count_frame(
+    counts: Counts, header: FrameHeader, buffers: Buffers, *, length: int, link_s: float
+) -> None:
     counts.wire_bytes += sum(buffer.nbytes for buffer in buffers)
     counts.queued_s += header.queued_s
+    counts.cores_s += header.cores_s
+    counts.link_s += link_s
     counts.throttled_s += header.throttled_s
     counts.read_s += header.read_s
     counts.transform_s += header.transform_s
@@ -477,7 +488,8 @@ def _count_frame(counts: Counts, header: FrameHeader, buffers: Buffers, *, lengt
     elif header.kind == "raw":
         counts.raw[header.code] += 1
     if buffers:
-        counts.took(header.queued_s + header.throttled_s + header.read_s)
+        queued_s = header.queued_s - header.cores_s + link_s
+        counts.took(queued_s + header.throttled_s + header.read_s)
         counts.tier_bytes[header.tier] += length
         if header.has_cache or header.hit:
             counts.cache_bytes += length

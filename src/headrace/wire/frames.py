@@ -69,6 +69,15 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """XXH3-64 of the payload."""
 
     queued_s: float = 0.0
+    """How long it waited at the agent for others, from when it was asked for [s]."""
+
+    cores_s: float = 0.0
+    """How much of that it waited for cores: workers transformed other samples [s]."""
+
+    after_s: float | None = None
+    """Time from being asked for to this frame [s]; what passes beyond it passes on the way. None:
+    the agent does not say."""
+
     throttled_s: float = 0.0
     """How long reading it waited for the job's quota; no part of the other times [s]."""
 

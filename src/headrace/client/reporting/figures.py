@@ -40,6 +40,11 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=Tr
     """Stored bytes of the batches from the first one on that does not lie ready [bytes]."""
 
     queued_s: float = 0.0
+    """Waiting behind others for storage and links, on the way over these too, summed [s]."""
+
+    cores_s: float = 0.0
+    """Waiting for workers that transformed others, summed [s]."""
+
     throttled_s: float = 0.0
     read_s: float = 0.0
     transform_s: float = 0.0
@@ -109,7 +114,8 @@ def of_moments(
         latency_s=mean,
         latency_cv=cv,
         upcoming_bytes=upcoming_bytes,
-        queued_s=sum(counts.queued_s for counts in sums),
+        queued_s=sum(counts.queued_s - counts.cores_s + counts.link_s for counts in sums),
+        cores_s=sum(counts.cores_s for counts in sums),
         throttled_s=sum(counts.throttled_s for counts in sums),
         read_s=sum(counts.read_s for counts in sums),
         transform_s=sum(counts.transform_s for counts in sums),
@@ -153,6 +159,7 @@ def _flows(parts: list[Figures]) -> dict[str, Any]:
     """Return the sums of what flows, as opposed to what stands."""
     return {
         "queued_s": sum(part.queued_s for part in parts),
+        "cores_s": sum(part.cores_s for part in parts),
         "throttled_s": sum(part.throttled_s for part in parts),
         "read_s": sum(part.read_s for part in parts),
         "transform_s": sum(part.transform_s for part in parts),

@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.client.reporting.figures import Figures
 from headrace.client.reporting.origins import Origins
+from headrace.client.reporting.portions import Portions, share
 from headrace.core.media import TierName
 from headrace.wire.control import MOST_REPORT_BYTES, HealthReport
 
@@ -19,12 +20,28 @@ DIGITS = 4
 
 
 def health_report(
-    figures: Figures, origins: Origins, *, host: str, boot: str, ranks: int, interval_s: float
+    figures: Figures,
+    origins: Origins,
+    portions: Portions,
+    *,
+    host: str,
+    boot: str,
+    ranks: int,
+    interval_s: float,
 ) -> HealthReport:
-    """Return the report of what a host's ranks did in ``interval_s``."""
+    """Return the report of what a host's ranks did in ``interval_s``.
+
+    Args:
+        figures: What they did.
+        origins: Where bytes lie; the figures are noted already, as with the next.
+        portions: Where time goes.
+        host: The host's name.
+        boot: The run that it reports under.
+        ranks: Ranks that the figures are of.
+        interval_s: Time since the report before [s].
+    """
     tiers = _largest(origins.tiers(figures))
     stored = sum(tiers.values())
-    io_s = figures.queued_s + figures.throttled_s + figures.read_s
     first, *others = figures.upcoming_bytes or (0,)
     own = {origins.direct: figures.direct_bytes} if figures.direct_bytes else {}
     return HealthReport(
@@ -40,11 +57,11 @@ def health_report(
         io_latency_cv=_rounded(figures.latency_cv),
         next_bytes=first,
         upcoming_bytes=tuple(others),
-        queue_share=_share(figures.queued_s, io_s),
-        throttled_share=_share(figures.throttled_s, io_s),
+        queue_share=portions.queue,
+        throttled_share=portions.throttled,
         hit_rate=_rounded(origins.hit_rate),
-        split={tier: _share(nbytes, stored) for tier, nbytes in tiers.items()},
-        transform_share=_share(figures.transform_s, figures.transform_s + io_s),
+        split={tier: share(nbytes, stored) for tier, nbytes in tiers.items()},
+        transform_share=portions.transform,
         nic_bytes_per_s=_rounded((figures.wire_bytes + figures.direct_bytes) / interval_s),
         agent_bytes_per_s=_rounded(figures.wire_bytes / interval_s),
         read_bytes_per_s=_rounded(stored / interval_s),
@@ -68,10 +85,6 @@ def _largest(tiers: Mapping[TierName, int]) -> dict[TierName, int]:
     for tier in order[MOST_TIERS:]:
         kept[order[0]] += tiers[tier]
     return kept
-
-
-def _share(part: float, whole: float) -> float:
-    return round(min(part / whole, 1.0), DIGITS) if whole > 0 else 0.0
 
 
 def _rounded(value: float) -> float:

@@ -13,6 +13,7 @@ from headrace.client.reporting.figures import Figures, later
 from headrace.client.reporting.hostname import host_name
 from headrace.client.reporting.link import ControllerLink
 from headrace.client.reporting.origins import Origins
+from headrace.client.reporting.portions import Portions
 from headrace.client.reporting.report import health_report
 from headrace.client.reporting.seat import Seat, Sent
 from headrace.client.reporting.tally import Sum, Tally
@@ -47,6 +48,7 @@ class Voice:
         now: float,
     ) -> None:
         self._origins = Origins(storage_tier)
+        self._portions = Portions()
         self.host = host_name()
         self._place = xxhash.xxh32_intdigest(self.host.encode()) / 2**32
         """This host's among those of its job, 0 to 1: when it speaks within a spread."""
@@ -153,10 +155,12 @@ class Voice:
     def _report(self, total: Sum, now: float) -> None:
         figures = total.figures
         self._origins.note(figures)
+        self._portions.note(figures)
         iteration = max(figures.iteration, self.word.iteration + 1)
         report = health_report(
             msgspec.structs.replace(figures, iteration=iteration),
             self._origins,
+            self._portions,
             host=self.host,
             boot=self.word.boot,
             ranks=total.ranks,
