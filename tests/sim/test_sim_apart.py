@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -36,6 +37,12 @@ def be_killed(tell: Tell) -> int:
 
 
 def crash(tell: Tell) -> int:
+    os._exit(7)
+
+
+def crash_in_the_middle_of_a_message(tell: Tell) -> int:
+    pipe = tell.__self__  # type: ignore[attr-defined]  # it is the pipe's method
+    os.write(pipe.fileno(), struct.pack("!i", 1000) + b"beginning")
     os._exit(7)
 
 
@@ -85,6 +92,7 @@ def test_an_error_of_a_task_is_raised_and_ends_the_others(tmp_path: Path) -> Non
     [
         (be_killed, "the process of it was ended by SIGKILL; if memory is short"),
         (crash, "the process of it ended with exit code 7"),
+        (crash_in_the_middle_of_a_message, "the process of it ended with exit code 7"),
     ],
 )
 def test_a_process_that_is_lost_is_named_with_its_end(

@@ -126,7 +126,7 @@ def _interrupts_held() -> Iterator[None]:
 def _received(child: _Child) -> float | _Done[T]:
     try:
         message: float | _Done[T] | HeadraceError = child.pipe.recv()
-    except EOFError:
+    except (EOFError, OSError):  # the latter in the middle of a message
         child.process.join()
         raise RemoteError(_loss(child.name, child.process.exitcode or 0)) from None
     if isinstance(message, HeadraceError):
