@@ -233,7 +233,9 @@ def load_scenario(path: Path) -> Scenario:
     """Read a scenario.
 
     Raises:
-        CallerError: the file is missing, no TOML, or has a key that is not known.
+        NotFoundError: there is no such file.
+        CallerError: it cannot be read, or is no TOML.
+        ConfigError: a key is unknown or missing, or a value is wrong.
     """
     return read_toml(path, Scenario)
 

@@ -19,7 +19,7 @@ def read_toml(path: Path, kind: type[S]) -> S:
 
     Raises:
         NotFoundError: there is no such file.
-        CallerError: it is no TOML.
+        CallerError: it cannot be read, or is no TOML.
         ConfigError: a key is unknown, missing, or has a wrong value.
     """
     try:

@@ -49,7 +49,7 @@ class AccessSplit:
             self._parts[tier] = old + self._smoothing * (split.get(tier, 0.0) - old)
 
     def part(self, tier: TierName) -> float:
-        """Return the part of a tier as it was told, 0 to 1."""
+        """Return the part of a tier as it was told; a link's may be above 1."""
         return (self._parts or {}).get(tier, 0.0)
 
     def weights(self, storage: Mapping[TierName, float]) -> dict[TierName, float]:
