@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from queue_model import indicators
 
-from headrace.core.errors import CallerError, ConfigError, ReportError
+from headrace.core.errors import ConfigError, ReportError
 from headrace.policy.reservation.events import Indicators
 from headrace.policy.reservation.health import (
     Health,
     HealthLimits,
     HealthTracker,
     Scale,
-    job_health,
     level_of,
 )
 
@@ -130,13 +129,6 @@ def test_a_job_without_a_queue_is_as_well_as_it_waits() -> None:
     assert HealthTracker().observe(alone).score >= 90
     waits = indicators(queue_depth=0, queue_capacity=0, wait_s=30.0)
     assert HealthTracker().observe(waits).level == "critical"
-
-
-def test_a_job_is_as_healthy_as_its_worst_host() -> None:
-    hosts = [HealthTracker().observe(indicators(queue_depth=depth)) for depth in (8, 1, 4)]
-    assert job_health(hosts) is hosts[1]
-    with pytest.raises(CallerError, match="without hosts"):
-        job_health([])
 
 
 WORSE = {

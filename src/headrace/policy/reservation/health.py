@@ -10,11 +10,10 @@ Source: elastic reservation report, row B1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.core.errors import CallerError, ConfigError
+from headrace.core.errors import ConfigError
 from headrace.policy.reservation.events import Indicators, Level
 from headrace.policy.reservation.indicators import check_indicators
 from headrace.policy.reservation.usual import Usual
@@ -155,18 +154,6 @@ def level_of(score: float) -> Level:
     if score >= 40:
         return "tight"
     return "danger" if score >= 20 else "critical"
-
-
-def job_health(hosts: Iterable[Health]) -> Health:
-    """Return the health of a job: its worst host's, for synchronous training waits for it.
-
-    Raises:
-        CallerError: No host was given.
-    """
-    worst = min(hosts, key=lambda health: health.score, default=None)
-    if worst is None:
-        raise CallerError("the health of a job without hosts is not defined; report one first")
-    return worst
 
 
 class HealthTracker:
