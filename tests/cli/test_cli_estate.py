@@ -27,7 +27,7 @@ from rich.console import Console
 from headrace.cli.gauges import gauge
 from headrace.cli.main import run
 from headrace.cli.topview import Screen, picture
-from headrace.wire.estate import Agents, Estate
+from headrace.wire.estate import Agents, Estate, TierView
 
 
 @pytest.fixture
@@ -93,14 +93,16 @@ def test_the_ledger_tells_who_why_and_for_how_long(
     fake: FakeEstate, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake.entries = [
-        loan(entry=3),
+        loan(entry=3, title="photos-small-of-many"),
         loan(entry=2, ended_at=loan().began_at + 5.5, end_reason="its 3 iterations are over"),
         loan(entry=1, kind="refusal", loan=None, bytes_per_s=0.0, times=4),
     ]
     assert run(["ledger"]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()
+    assert lines[1].startswith("photos-small-of-many ")
     assert "12 s left" in lines[1]
+    assert lines[3].startswith("3f2a ")
     assert "5.50 s" in lines[3]
     assert "its queue holds 1 of 8 batches; its 3 iterations are over" in lines[4]
     assert "4 times" in lines[5]
@@ -216,6 +218,45 @@ def test_a_screen_of_80_by_24_shows_level_diagnosis_quotas_loans_and_agents() ->
         assert word in worst
     assert sum("storage-" in line for line in lines) == 3
     assert any("42%" in line and "hdd 412 MB 69%" in line for line in lines)
+
+
+def test_a_tier_of_long_figures_is_shown_whole_on_80_letters() -> None:
+    tier = TierView(
+        tier="nvme-2",
+        media="ssd",
+        bytes_per_s=11.1e6,
+        effective_bytes_per_s=11.1e6,
+        granted_bytes_per_s=10.1e6,
+        lent_bytes_per_s=1.11e6,
+        pool_bytes_per_s=1.66e6,
+        used_bytes_per_s=8.88e6,
+    )
+    whole = msgspec.structs.replace(estate(0, 0), tiers=(tier,))
+    (shown,) = [row for row in lines_of(whole, Screen(width=80, height=24)) if "nvme-2" in row]
+    assert shown.endswith("given 10.1 MB of 11.1 MB/s  lent 1.11 MB of 1.66 MB  used 8.88 MB")
+
+
+def test_a_job_that_is_not_heard_of_any_more_is_called_silent(
+    fake: FakeEstate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = (job("gone", 35, mode="thrash", reason="hit rate", age_s=45.0), job("idle", 90, age_s=9))
+    fake.estate = msgspec.structs.replace(fake.estate, jobs=jobs)
+    assert run(["jobs"]) == 0
+    assert run(["top"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all("silent 45 s" in row for row in lines if row.startswith("gone"))
+    assert not any("silent" in row for row in lines if row.startswith("idle"))
+    assert not any("hit rate" in row for row in lines)
+
+
+@pytest.mark.parametrize("width", [20, 30, 40])
+def test_a_picture_of_nothing_takes_no_more_lines_than_it_has(width: int) -> None:
+    assert len(drawn(0, 0, Screen(width=width, height=12))) == 7
+
+
+def test_one_job_is_not_called_jobs() -> None:
+    assert "  1 job  1 agent" in drawn(1, 1, Screen(width=80, height=24))[0]
+    assert "  6 jobs  0 agents" in drawn(6, 0, Screen(width=80, height=24))[0]
 
 
 def test_what_is_left_out_is_counted() -> None:

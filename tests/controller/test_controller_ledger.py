@@ -32,7 +32,7 @@ def ledger_of(most: int = 100) -> tuple[Ledger, dict[int, msgspec.Struct | None]
 
 def test_a_loan_is_one_row_from_its_begin_to_its_end() -> None:
     ledger, written = ledger_of()
-    ledger.lend(lend(7), iteration=40, at=100.0)
+    ledger.lend(lend(7), title="", iteration=40, at=100.0)
     (row,) = ledger.open_loans("a")
     assert (row.began_at, row.expires_at, row.iteration) == (100.0, 106.0, 40)
     ledger.reclaim(Reclaim(loan=7, job="a", tier="hdd", reason="its timer"), at=103.0)
@@ -45,8 +45,10 @@ def test_a_loan_is_one_row_from_its_begin_to_its_end() -> None:
 def test_a_refusal_that_repeats_is_counted_in_its_row() -> None:
     ledger, _ = ledger_of()
     for at in (1.0, 2.0, 3.0):
-        ledger.refuse(Refuse(job="a", tier="hdd", score=5.0, reason="all is lent"), at=at)
-    ledger.refuse(Refuse(job="a", tier="hdd", score=5.0, reason="it is not short"), at=4.0)
+        ledger.refuse(Refuse(job="a", tier="hdd", score=5.0, reason="all is lent"), title="", at=at)
+    ledger.refuse(
+        Refuse(job="a", tier="hdd", score=5.0, reason="it is not short"), title="", at=4.0
+    )
     first, second = ledger.rows
     assert (first.times, first.began_at, first.ended_at) == (3, 1.0, 3.0)
     assert (second.times, second.reason) == (1, "it is not short")
@@ -55,7 +57,7 @@ def test_a_refusal_that_repeats_is_counted_in_its_row() -> None:
 def test_the_oldest_rows_go_and_the_journal_is_told() -> None:
     ledger, written = ledger_of(most=3)
     for loan in range(5):
-        ledger.lend(lend(loan), iteration=0, at=float(loan))
+        ledger.lend(lend(loan), title="", iteration=0, at=float(loan))
         ledger.reclaim(Reclaim(loan=loan, job="a", tier="hdd", reason="done"), at=float(loan))
     assert [row.loan for row in ledger.rows] == [2, 3, 4]
     assert [number for number, row in written.items() if row is None] == [1, 2]
@@ -63,14 +65,16 @@ def test_the_oldest_rows_go_and_the_journal_is_told() -> None:
 
 def test_an_open_loan_stays_however_much_happens_meanwhile() -> None:
     ledger, written = ledger_of(most=3)
-    ledger.lend(lend(0), iteration=0, at=0.0)
+    ledger.lend(lend(0), title="", iteration=0, at=0.0)
     for number in range(1, 6):
-        ledger.refuse(Refuse(job="b", tier="hdd", score=5.0, reason=f"{number}"), at=float(number))
+        ledger.refuse(
+            Refuse(job="b", tier="hdd", score=5.0, reason=f"{number}"), title="", at=float(number)
+        )
     assert [row.loan for row in ledger.open_loans()] == [0]
     assert [row.reason for row in ledger.rows][1:] == ["4", "5"]
     ledger.reclaim(Reclaim(loan=0, job="a", tier="hdd", reason="done"), at=9.0)
     assert ledger.open_loans() == []
-    ledger.refuse(Refuse(job="b", tier="hdd", score=5.0, reason="6"), at=10.0)
+    ledger.refuse(Refuse(job="b", tier="hdd", score=5.0, reason="6"), title="", at=10.0)
     assert [row.reason for row in ledger.rows] == ["4", "5", "6"]
     assert written[1] is None
 
@@ -91,7 +95,7 @@ def test_an_open_loan_stays_however_much_happens_meanwhile() -> None:
 def test_rows_are_found_newest_first(query: dict[str, Any], loans: list[int]) -> None:
     ledger, _ = ledger_of()
     for loan in range(6):
-        ledger.lend(lend(loan, "ab"[loan % 2]), iteration=0, at=float(loan))
+        ledger.lend(lend(loan, "ab"[loan % 2]), title="", iteration=0, at=float(loan))
     ledger.reclaim(Reclaim(loan=0, job="a", tier="hdd", reason="done"), at=9.0)
     rows, _ = ledger.rows.find(Query(**query))
     assert [row.loan for row in rows] == loans
@@ -100,7 +104,7 @@ def test_rows_are_found_newest_first(query: dict[str, Any], loans: list[int]) ->
 def test_pages_follow_one_another_until_there_are_no_more() -> None:
     ledger, _ = ledger_of()
     for loan in range(10):
-        ledger.lend(lend(loan), iteration=0, at=float(loan))
+        ledger.lend(lend(loan), title="", iteration=0, at=float(loan))
     seen: list[int | None] = []
     before: int | None = None
     while True:

@@ -87,7 +87,7 @@ def test_names_are_shown_as_they_are_written(verb: str, capsys: pytest.CaptureFi
     expected = {
         "jobs": [TITLE + "sick", TIER],
         "agents": [AGENT, TIER],
-        "ledger": [TIER, f"of {TIER}"],
+        "ledger": [TITLE + "sick", TIER, f"of {TIER}"],
         "top": [TITLE + "sick", AGENT, TIER],
     }
     for name in expected[verb]:

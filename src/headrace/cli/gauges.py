@@ -11,6 +11,9 @@ from headrace.wire.estate import JobView
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
+_SILENT_S = 30.0
+"""A job not heard of for so long is told as silent: an idle one speaks up every ten seconds."""
+
 STYLES = {"healthy": "green", "tight": "yellow", "danger": "dark_orange", "critical": "red"}
 """Colour of each level of health."""
 
@@ -39,6 +42,12 @@ def felt(wait_s: float) -> str:
     return seconds(wait_s) if wait_s >= 1e-3 else "–"
 
 
+def silence(job: JobView) -> str:
+    """Return since when a job was not heard of: ``silent 45 s``; empty while it speaks."""
+    return f"silent {job.age_s:.0f} s" if job.age_s > _SILENT_S else ""
+
+
 def needs_word(job: JobView) -> bool:
     """Return whether there is something to be said of a job's health."""
-    return bool(job.reason) and (job.level != "healthy" or job.mode != "none")
+    is_unwell = job.level != "healthy" or job.mode != "none"
+    return bool(job.reason) and is_unwell and not silence(job)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
-from headrace.cli.gauges import STYLES, felt, needs_word
+from headrace.cli.gauges import STYLES, felt, needs_word, silence
 from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
 from headrace.report.units import bytes_
@@ -104,6 +104,8 @@ def _name(row: _Row) -> str:
 def _health(row: _Row) -> str | Text:
     if row.job is None:
         return ""
+    if silence(row.job):
+        return Text(silence(row.job), style="red")
     if not row.job.hosts_reporting:
         return Text("–", style="dim")
     return Text(f"{row.job.score:.0f} {row.job.level}", style=STYLES.get(row.job.level, ""))

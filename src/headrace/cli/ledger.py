@@ -105,7 +105,11 @@ def _columns(width: int) -> list[Column[LedgerEntry]]:
         Column(name="AMOUNT/s", width=8, right=True, cell=_amount),
         Column(name="LASTED", width=10, right=True, cell=_lasted),
     ]
-    return [name_column("JOB", width - width_of(columns), lambda entry: entry.job), *columns]
+    return [name_column("JOB", width - width_of(columns), _job), *columns]
+
+
+def _job(entry: LedgerEntry) -> str:
+    return entry.title or entry.job
 
 
 def _began(entry: LedgerEntry) -> str:

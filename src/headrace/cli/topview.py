@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.cli.columns import Column, heading, line, name_column, width_of
-from headrace.cli.gauges import STYLES, felt, gauge, needs_word, rate, short_name
+from headrace.cli.gauges import STYLES, felt, gauge, needs_word, rate, short_name, silence
 from headrace.report.units import bytes_, seconds
 from headrace.wire.estate import AgentTierView, AgentView, Estate, JobView, TierView
 
@@ -45,8 +45,8 @@ def picture(estate: Estate, screen: Screen, *, controller: str, footer: str = ""
 
 def _header(estate: Estate, controller: str, width: int) -> Text:
     said = estate.controller
-    facts = f"up {seconds(round(said.uptime_s))}  {len(estate.jobs)} jobs  "
-    facts += f"{len(estate.agents)} agents"
+    facts = f"up {seconds(round(said.uptime_s))}  "
+    facts += f"{_count(estate.jobs, 'job')}  {_count(estate.agents, 'agent')}"
     warnings = [
         *(["settling"] if said.settling else []),
         *(["journal not written"] if said.journal.degraded else []),
@@ -60,10 +60,14 @@ def _header(estate: Estate, controller: str, width: int) -> Text:
     return text
 
 
+def _count(found: Sequence[object], noun: str) -> str:
+    return f"{len(found):,} {noun}{'' if len(found) == 1 else 's'}"
+
+
 def _tier(tier: TierView) -> Text:
     share = tier.granted_bytes_per_s / tier.bytes_per_s if tier.bytes_per_s else 0.0
     text = Text(f"{short_name(tier.tier, 6):6} ", no_wrap=True, overflow="ellipsis")
-    text.append_text(gauge(share, width=8, style="red" if share > 1.001 else "cyan"))
+    text.append_text(gauge(share, width=7, style="red" if share > 1.001 else "cyan"))
     text.append(f" given {bytes_(tier.granted_bytes_per_s)} of {rate(tier.bytes_per_s)}")
     text.append(f"  lent {bytes_(tier.lent_bytes_per_s)} of {bytes_(tier.pool_bytes_per_s)}")
     text.append(f"  used {bytes_(tier.used_bytes_per_s)}")
@@ -73,7 +77,7 @@ def _tier(tier: TierView) -> Text:
 def _job_lines(jobs: Sequence[JobView], width: int, room: int) -> list[Text]:
     """Return a heading and the jobs; one in need has its reason below it."""
     if not jobs:
-        return [Text("no jobs have announced themselves", style="dim")]
+        return [_note("no jobs have announced themselves")]
     columns = _job_columns(width)
     lines = [heading(columns)]
     waiting = sorted(jobs, key=lambda job: (job.score, job.job))
@@ -81,7 +85,7 @@ def _job_lines(jobs: Sequence[JobView], width: int, room: int) -> list[Text]:
         job = waiting.pop(0)
         lines.append(line(columns, job))
         if needs_word(job):
-            lines.append(_aside(job.reason))
+            lines.append(_note(f"  ↳ {job.reason}"))
     return [*lines, *_left_out(len(waiting), "in better health" if len(lines) > 1 else "")]
 
 
@@ -121,6 +125,8 @@ def _health(job: JobView) -> Text:
 
 
 def _mode(job: JobView) -> Text:
+    if silence(job):
+        return Text(silence(job), style="red")
     if job.mode == "none":
         return Text("reordering" if job.reordering else "", style="dim")
     return Text(job.mode, style=STYLES.get(job.level, ""))
@@ -158,7 +164,7 @@ def _used(job: JobView) -> float:
 
 def _agent_lines(agents: Sequence[AgentView], width: int, room: int) -> list[Text]:
     if not agents:
-        return [Text("no agents have announced themselves", style="dim")]
+        return [_note("no agents have announced themselves")]
     columns = _agent_columns(width)
     fits = len(agents) if len(agents) <= room else max(room - 1, 0)
     shown = [line(columns, agent) for agent in agents[:fits]]
@@ -201,9 +207,9 @@ def _ago(age_s: float) -> str:
     return f"{age_s:.0f} s" if age_s < 600 else seconds(age_s)
 
 
-def _aside(reason: str) -> Text:
-    return Text(f"  ↳ {reason}", style="dim", no_wrap=True, overflow="ellipsis")
+def _note(text: str) -> Text:
+    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _left_out(count: int, what: str) -> list[Text]:
-    return [Text(f"… {count:,} more {what}".rstrip(), style="dim")] if count > 0 else []
+    return [_note(f"… {count:,} more {what}".rstrip())] if count > 0 else []

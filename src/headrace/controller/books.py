@@ -71,11 +71,11 @@ class Books:
                 case SetBurstRate():
                     self._set_burst(action, at)
                 case Lend():
-                    self.ledger.lend(action, iteration=self._iteration(action.job), at=at)
+                    self._lend(action, at)
                 case Reclaim():
                     self.ledger.reclaim(action, at=at)
                 case Refuse():
-                    self.ledger.refuse(action, at=at)
+                    self.ledger.refuse(action, title=self._title(action.job), at=at)
                 case SetReordering():
                     self._set_reordering(action, at)
                 case Diagnosed():
@@ -106,6 +106,10 @@ class Books:
             self.ledger.end(loan, at=at, reason="its job ended")
         self.ledger.forget_job(job)
         self.standing.forget_job(job)
+
+    def _lend(self, action: Lend, at: float) -> None:
+        title, iteration = self._title(action.job), self._iteration(action.job)
+        self.ledger.lend(action, title=title, iteration=iteration, at=at)
 
     def _set_quota(self, action: SetQuota, at: float) -> None:
         self.standing.quotas.setdefault(action.job, {})[action.tier] = action
@@ -146,6 +150,9 @@ class Books:
         self.standing.diagnoses[action.job] = action
         what = f"{action.level}, {action.mode}" if action.mode != "none" else action.level
         self.decisions.note("diagnosis", action.job, what, action.reason, at=at)
+
+    def _title(self, job: str) -> str:
+        return self._jobs[job].announced.title if job in self._jobs else ""
 
     def _iteration(self, job: str) -> int:
         report = self._jobs[job].newest_report if job in self._jobs else None

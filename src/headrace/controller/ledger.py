@@ -129,7 +129,7 @@ class Ledger:
         found = (self.rows.get(number) for number in self._open.values())
         return [row for row in found if row is not None and job in (None, row.job)]
 
-    def lend(self, action: Lend, *, iteration: int, at: float) -> None:
+    def lend(self, action: Lend, *, title: str, iteration: int, at: float) -> None:
         """Write down that a loan began."""
         number = self.rows.number()
         self._open[action.loan] = number
@@ -138,6 +138,7 @@ class Ledger:
             entry=number,
             kind="loan",
             job=action.job,
+            title=title,
             tier=action.tier,
             began_at=at,
             score=action.score,
@@ -161,7 +162,7 @@ class Ledger:
         self._open = {loan: number for loan, number in self._open.items() if number != entry.entry}
         self.rows.put(entry.entry, msgspec.structs.replace(entry, ended_at=at, end_reason=reason))
 
-    def refuse(self, action: Refuse, *, at: float) -> None:
+    def refuse(self, action: Refuse, *, title: str, at: float) -> None:
         """Write down a refusal; one that only repeats the one before is counted there."""
         key = (action.job, action.tier)
         last = self.rows.get(self._refused.get(key, -1))
@@ -174,6 +175,7 @@ class Ledger:
             entry=number,
             kind="refusal",
             job=action.job,
+            title=title,
             tier=action.tier,
             began_at=at,
             ended_at=at,

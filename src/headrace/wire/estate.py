@@ -54,6 +54,9 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The job's health then, 0 to 100."""
 
     reason: str
+    title: str = ""
+    """What the job was called then; empty if it had no title."""
+
     loan: int | None = None
     """The arbiter's number of the loan; of a refusal: none."""
 
