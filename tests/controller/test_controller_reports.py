@@ -13,7 +13,7 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from reporters_for_tests import Desk, FakeAgent, agent, agent_report, announced, health, join
 
-from headrace.controller import agents, views
+from headrace.controller import agents, jobs, views
 from headrace.controller.jobs import MOST_SKIPPED
 from headrace.controller.refusals import StaleReportError, UnknownAgentError, UnknownJobError
 from headrace.controller.steward import Steward
@@ -211,6 +211,19 @@ def test_who_names_agents_anew_each_time_is_told_to_keep_their_names(
     desk.steward.announce_agent("n1", agent(boot="a1"))
     with pytest.raises(ReportError, match=r"1 agents already; let each keep its name .*--name"):
         desk.steward.announce_agent("n2", agent())
+
+
+def test_hosts_that_name_themselves_anew_each_time_are_too_many_at_last(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "MOST_HOSTS", 2)
+    join(desk, "a", host="h0")
+    join(desk, "b", host="h0")
+    for job in ("a", "c"):
+        with pytest.raises(ReportError, match=r"2 hosts already; .* with DELETE"):
+            join(desk, job, host="h1")
+    join(desk, "a", host="h0", boot="b1")
+    assert set(desk.steward.jobs) == {"a", "b"}
 
 
 def test_a_tier_that_is_offered_twice_by_one_agent_is_refused(desk: Desk) -> None:

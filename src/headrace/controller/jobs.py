@@ -13,6 +13,9 @@ from headrace.wire.control import HealthReport, JobAnnounced
 MOST_JOBS = 10_000
 """Jobs at once; more are a sender that names each report's job anew."""
 
+MOST_HOSTS = 1 << 17
+"""Hosts of all jobs at once; more are a sender that names itself anew each time."""
+
 MOST_SKIPPED = 1_000_000
 """Iterations that may be missing between two reports; after a larger gap, as after a restart
 with a journal of long ago, the host has to announce what it has done."""
@@ -101,6 +104,11 @@ class Jobs(Mapping[str, Job]):
         """Return how many there are."""
         return len(self._jobs)
 
+    @property
+    def host_count(self) -> int:
+        """Hosts of all jobs that announced themselves."""
+        return sum(len(job.hosts) for job in self._jobs.values())
+
     def announce(self, name: str, message: JobAnnounced, now: float) -> bool:
         """Take a host's announcement; return whether the policy has to be told.
 
@@ -108,12 +116,14 @@ class Jobs(Mapping[str, Job]):
         once, not for each of its hosts.
 
         Raises:
-            ReportError: there are too many jobs already.
+            ReportError: there are too many jobs, or hosts, already.
         """
         job = self._jobs.get(name)
+        known = None if job is None else job.hosts.get(message.host)
+        if known is None:
+            self._require_room_for_host()
         if job is None:
             job = self._jobs[name] = self._new(name, message)
-        known = job.hosts.get(message.host)
         changed = known is None or known.announced.boot != message.boot
         tell = not job.hosts or _asks_otherwise(job.announced, message)
         if changed:
@@ -176,6 +186,13 @@ class Jobs(Mapping[str, Job]):
         for job, host in gone:
             del self._jobs[job].hosts[host]
         return gone
+
+    def _require_room_for_host(self) -> None:
+        if self.host_count >= MOST_HOSTS:
+            raise ReportError(
+                f"there are {MOST_HOSTS} hosts already; let each keep its name, and end those "
+                "that do not train any more with DELETE"
+            )
 
     def _new(self, name: str, message: JobAnnounced) -> Job:
         if len(self._jobs) >= MOST_JOBS:
