@@ -348,3 +348,11 @@ def test_no_colours_are_used_where_they_are_not_wanted(fake: FakeEstate) -> None
         terminal.read_until("storage-0")
         assert terminal.process.wait(20) == 0
         assert ("\x1b[31m" in terminal.text) is coloured
+
+
+def test_certificates_for_a_controller_that_is_talked_to_in_clear_are_refused(
+    fake: FakeEstate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["jobs", "--ca-file", "ca.pem"]) == 2
+    assert "--ca-file=ca.pem is for a controller at an https:// address" in capsys.readouterr().err
+    assert not fake.asked

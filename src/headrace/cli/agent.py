@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import msgspec
 
+from headrace.cli.asking import require_https
 from headrace.cli.daemon import announce_address, read_toml, tls_files
 from headrace.cli.sizes import ByteSize
 from headrace.cli.tiers import FORM, TierForm
@@ -302,11 +303,7 @@ def _config(options: Given) -> AgentConfig:
 def _controller(options: Given, token: str) -> Endpoint | None:
     from headrace.agent.controlling import controller_at
 
-    if options.controller_ca and not (options.controller or "").startswith("https://"):
-        raise ConfigError(
-            f"--controller-ca={options.controller_ca} is for a controller at an https:// address, "
-            f"not {options.controller}; write --controller https://…, or leave it out"
-        )
+    require_https("--controller-ca", options.controller_ca, options.controller)
     if options.controller is None:
         return None
     if not any(tier.media != "link" for tier in options.tier):

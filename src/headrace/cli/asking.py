@@ -43,6 +43,19 @@ def controller_options(command: F) -> F:
     return command
 
 
+def require_https(option: str, ca_file: object, controller: str | None) -> None:
+    """Refuse certificates for a controller that would be talked to in clear.
+
+    Raises:
+        ConfigError: there are some, and its address is not ``https``.
+    """
+    if ca_file and not (controller or "").startswith("https://"):
+        raise ConfigError(
+            f"{option}={ca_file} is for a controller at an https:// address, not {controller}; "
+            "write --controller https://…, or leave it out"
+        )
+
+
 class Asker:
     """A connection to a controller, for one thread; closed at the end of a ``with`` block."""
 
@@ -52,6 +65,7 @@ class Asker:
                 "no controller is named; give --controller http://HOST:PORT, or set "
                 f"${CONTROLLER_VARIABLE}"
             )
+        require_https("--ca-file", ca_file, controller)
         endpoint = Endpoint(
             address=controller,
             token=load_token(token_file),
