@@ -17,7 +17,7 @@ from reporters_for_tests import announced, starving
 from headrace.cli.main import run
 from headrace.controller.journal import HostRow, Journal, QuotaRow
 from headrace.controller.local import LocalController
-from headrace.core.errors import CallerError
+from headrace.core.errors import CallerError, ConfigError
 from headrace.wire.connection import Connection
 from headrace.wire.control import HealthAnswer
 from headrace.wire.endpoint import Endpoint
@@ -84,6 +84,22 @@ def test_a_journal_of_a_later_version_is_refused_and_not_touched(
     assert "--journal" in said
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["j.db"]
+
+
+def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    with closing(sqlite3.connect(path)) as plain:
+        plain.execute("CREATE TABLE experiments (name TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="table 'experiments'; give another file"):
+        Journal(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["j.db"]
+
+
+def test_a_directory_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name a file in it"):
+        Journal(tmp_path)
 
 
 def busy(path: Path) -> Journal:

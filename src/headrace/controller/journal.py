@@ -201,6 +201,8 @@ class Journal:
 def _open_or_begin_anew(path: Path) -> tuple[sqlite3.Connection, Kept]:
     """Open a journal; one that is damaged is moved aside, and an empty one begins."""
     try:
+        if path.is_dir():
+            raise ConfigError(f"the journal {path} is a directory; name a file in it")
         path.parent.mkdir(parents=True, exist_ok=True)
         return _open(path)
     except sqlite3.OperationalError as error:
@@ -256,13 +258,20 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _require_format(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse what a later version wrote, before anything of it is touched."""
+    """Refuse what a later version or another program wrote, before anything of it is touched."""
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found > FORMAT:
         raise ConfigError(
             f"the journal {path} has format {found}, and this controller knows format {FORMAT}: "
             "a later version of headrace wrote it; start that version, or give another file "
             "with --journal"
+        )
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
+    foreign = {str(name) for (name,) in tables} - set(_TABLES)
+    if foreign:
+        raise ConfigError(
+            f"the journal {path} is another program's database, with a table {min(foreign)!r}; "
+            "give another file with --journal"
         )
 
 
