@@ -13,7 +13,6 @@ from headrace.client.reporting.report import encoded
 from headrace.core.backoff import Backoff
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import HeadraceError, ProtocolError, RefusedError
-from headrace.core.media import TierName
 from headrace.wire.connection import Connection
 from headrace.wire.control import HealthAnswer, HealthReport, JobAnnounced
 from headrace.wire.endpoint import Endpoint
@@ -49,7 +48,6 @@ class ControllerLink:
         self._announced = False
         self._backoff = Backoff(first_s=FIRST_DELAY_S, longest_s=LONGEST_DELAY_S)
         self._try_at = -math.inf
-        self._quotas: dict[TierName, float] = {}
 
     @property
     def try_in_s(self) -> float:
@@ -92,7 +90,7 @@ class ControllerLink:
     def _announce(self) -> HealthAnswer:
         answer = self._connection.call("PUT", self._path, HealthAnswer, self._announcement())
         self._announced = True
-        return self._taken(answer)
+        return _checked(answer, self._connection.endpoint)
 
     def _report(self, report: HealthReport) -> HealthAnswer:
         if not self._announced:
@@ -120,15 +118,7 @@ class ControllerLink:
             raise ProtocolError(
                 f"controller {self._connection.endpoint.address} {path}: not its answer: {error}"
             ) from error
-        return self._taken(answer)
-
-    def _taken(self, answer: HealthAnswer) -> HealthAnswer:
-        """Return the answer if it makes sense; while the controller settles quotas stay."""
-        _check(answer, self._connection.endpoint)
-        if answer.settling:
-            return msgspec.structs.replace(answer, quotas=self._quotas)
-        self._quotas = answer.quotas
-        return answer
+        return _checked(answer, self._connection.endpoint)
 
     def _fail(self, error: HeadraceError) -> None:
         self._try_at = self._clock.now() + self._backoff.failed()
@@ -144,8 +134,8 @@ class ControllerLink:
         self._backoff.succeeded()
 
 
-def _check(answer: HealthAnswer, endpoint: Endpoint) -> None:
-    """Make sure that what it tells this host to do makes sense."""
+def _checked(answer: HealthAnswer, endpoint: Endpoint) -> HealthAnswer:
+    """Return the answer if what it tells this host to do makes sense."""
     rates = answer.quotas.values()
     if not (
         all(0 <= rate < math.inf for rate in rates)
@@ -158,3 +148,4 @@ def _check(answer: HealthAnswer, endpoint: Endpoint) -> None:
             f"stall_every_s={answer.stall_every_s:g}, spread_s={answer.spread_s:g} make no sense; "
             "is it a controller's port?"
         )
+    return answer

@@ -188,7 +188,7 @@ class Voice:
             iteration=old.iteration if iteration is None else iteration,
             ranks=max(ranks or old.ranks, 1),
             tier=TierName(self._origins.direct),
-            answer=old.answer if answer is None else answer,
+            answer=_in_force(old.answer, answer),
             answered_at=old.answered_at if answer is None else now,
             away=self._link.away,
         )
@@ -199,3 +199,10 @@ class Voice:
     def _announcement(self, announce: Announce) -> JobAnnounced:
         done = max(self._next_iteration, self.word.iteration + 1)
         return announce(self.host, self.word.boot, done)
+
+
+def _in_force(before: HealthAnswer | None, answer: HealthAnswer | None) -> HealthAnswer | None:
+    """Return what holds now: quotas stay while the controller is away, and while it settles."""
+    if answer is None or not answer.settling:
+        return answer or before
+    return msgspec.structs.replace(answer, quotas={} if before is None else before.quotas)
