@@ -7,7 +7,7 @@ from reporters_for_tests import MB, Desk, FakeAgent, health, join
 
 from headrace.controller import views
 from headrace.controller.steward import MOST_BURSTS
-from headrace.core.errors import ReportError
+from headrace.core.errors import NotFoundError, ReportError
 from headrace.wire.control import Burst
 
 
@@ -54,3 +54,12 @@ def test_a_job_that_never_ends_its_checkpoints_is_told_to(desk: Desk) -> None:
         announce(desk, "one more")
     desk.steward.end_burst("a", "step-0")
     announce(desk, "one more")
+
+
+def test_a_tier_whose_last_agent_left_takes_no_checkpoint(desk: Desk) -> None:
+    FakeAgent(desk, "n0").announce()
+    join(desk, "a")
+    desk.steward.end_agent("n0")
+    with pytest.raises(NotFoundError, match="no tier 'hdd' here; there are none"):
+        announce(desk, "step-0")
+    assert not desk.steward.books.standing.tiers

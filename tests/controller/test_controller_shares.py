@@ -58,11 +58,11 @@ def test_a_silent_agents_part_goes_to_the_others_and_its_tier_is_not_counted_on(
         desk.steward.take_health("a", health(iteration))
         second.report({"a": 50 * MB})
         desk.advance(1.0)
-    tiers = desk.steward.books.standing.tiers
-    assert tiers["hdd"].bytes_per_s == 400 * MB
+    standing = desk.steward.books.standing
+    assert standing.tiers["hdd"].bytes_per_s == 400 * MB
     assert first.desk.steward.agents["n0"].silent
     first.report({})
-    assert tiers["hdd"].bytes_per_s == 800 * MB
+    assert standing.tiers["hdd"].bytes_per_s == 800 * MB
 
 
 def test_an_agent_that_is_heard_again_is_told_its_quotas_at_once(desk: Desk) -> None:

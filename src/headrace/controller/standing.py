@@ -38,6 +38,8 @@ class Standing:
     """Quotas, bursts, diagnoses and reordering in force."""
 
     tiers: dict[TierName, Tier] = field(default_factory=dict)
+    """What is offered now."""
+
     quotas: dict[str, dict[TierName, SetQuota]] = field(default_factory=dict)
     """Job → tier → the quota that was set last."""
 

@@ -311,9 +311,9 @@ class Steward:
         known = self.books.standing.tiers
         offered = sum_up((*self.limits.tiers, *self.agents.offers()))
         gone = {name: replace(known[name], bytes_per_s=0.0) for name in known.keys() - offered}
+        self.books.standing.tiers = offered
         for name, tier in sorted((offered | gone).items()):
             if known.get(name) != tier:
-                known[name] = tier
                 self._tell(TierChanged(tier=name, media=tier.media, bytes_per_s=tier.bytes_per_s))
 
     def _end(self, name: str) -> None:
