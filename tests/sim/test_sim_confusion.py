@@ -53,6 +53,14 @@ def test_a_cause_may_be_named_shortly_after_its_episode() -> None:
     assert _found([_episode("thrash", 100, 200)], said).counts["thrash"]["thrash"] == 1
 
 
+def test_how_long_an_episode_may_be_named_after_its_end_can_be_said() -> None:
+    said = _said((206, "thrash"), (300, "none"))
+    episode = [_episode("thrash", 100, 200)]
+    for aftermath_s, right in ((5.0, 0), (8.0, 1)):
+        found = confusion(episode, said, until_s=1000.0, aftermath_s=aftermath_s)
+        assert found.counts["thrash"]["thrash"] == right
+
+
 def test_a_statement_holds_until_the_end_of_the_run() -> None:
     assert (
         _found([_episode("thrash", 900, 1000)], _said((950, "thrash"))).scores["thrash"].recall

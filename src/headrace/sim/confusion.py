@@ -9,8 +9,8 @@ named. A cause named where nothing was wrong is a false alarm.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -18,7 +18,8 @@ from headrace.policy.reservation.events import Mode
 from headrace.sim.episode import MODES
 
 AFTERMATH_S = 60.0
-"""For so long after an episode its cause may still be named: queues refill, caches warm [s]."""
+"""For so long after an episode its cause may still be named, where steps take several seconds:
+queues refill, caches warm [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +66,7 @@ def confusion(
     *,
     from_s: float = 0.0,
     until_s: float,
+    aftermath_s: float = AFTERMATH_S,
 ) -> Confusion:
     """Compare what was wrong with what was said to be wrong.
 
@@ -73,9 +75,10 @@ def confusion(
         statements: In order of time for each job.
         from_s: What was said before is not counted [s].
         until_s: End of the run [s].
+        aftermath_s: For so long after an episode its cause may still be named [s].
     """
     spells = _spells(statements, until_s)
-    injected = _by_job(episodes)
+    injected = _by_job(_with_aftermath(episodes, aftermath_s))
     counts: Counter[tuple[str, str]] = Counter()
     for job in sorted(spells.keys() | injected.keys()):
         said, true = spells.get(job, []), injected.get(job, [])
@@ -89,6 +92,11 @@ def confusion(
     scores: dict[str, ModeScore] = {}
     scores |= {mode: _score(mode, counts) for mode in MODES if mode != "none"}
     return Confusion(counts=_nested(counts), scores=scores)
+
+
+def _with_aftermath(episodes: Iterable[Stretch], aftermath_s: float) -> Iterator[Stretch]:
+    for episode in episodes:
+        yield replace(episode, end_s=episode.end_s + aftermath_s)
 
 
 def _by_job(episodes: Iterable[Stretch]) -> dict[str, list[Stretch]]:
@@ -120,9 +128,9 @@ def _spell(said: Statement, end_s: float) -> Stretch:
 
 
 def _common_s(spell: Stretch, *episodes: Stretch) -> float:
-    """Return how long a spell and episodes, with what comes after them, last together [s]."""
+    """Return how long a spell and episodes last together [s]."""
     begin_s = max(spell.begin_s, *(episode.begin_s for episode in episodes))
-    end_s = min(spell.end_s, *(episode.end_s + AFTERMATH_S for episode in episodes))
+    end_s = min(spell.end_s, *(episode.end_s for episode in episodes))
     return max(0.0, end_s - begin_s)
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from headrace.policy.reservation.events import Diagnosed, Lend, Mode, Refuse, SetReordering
 from headrace.policy.reservation.fairness import jain_index, max_min_regret
 from headrace.sim.borrowing import Borrowing, borrowing
-from headrace.sim.confusion import Confusion, Statement, Stretch, confusion
+from headrace.sim.confusion import AFTERMATH_S, Confusion, Statement, Stretch, confusion
 from headrace.sim.episode import MODES
 from headrace.sim.recording import Recording
 
@@ -59,8 +59,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     diagnosis: Confusion
 
 
-def figures_of(recording: Recording, *, settled_s: float = 0.0) -> Figures:
-    """Return the figures of one run; alarms before ``settled_s`` are not false [s]."""
+def figures_of(
+    recording: Recording, *, settled_s: float = 0.0, aftermath_s: float = AFTERMATH_S
+) -> Figures:
+    """Return the figures of one run.
+
+    Args:
+        recording: What happened.
+        settled_s: Alarms before are not false [s].
+        aftermath_s: For so long after an episode its cause may still be named [s].
+    """
     waited_s, busy_s = float(recording.wait_s.sum()), float(recording.step_s.sum())
     speed = _speeds(recording)
     samples = np.asarray(recording.batch_samples)[recording.job].sum()
@@ -90,6 +98,7 @@ def figures_of(recording: Recording, *, settled_s: float = 0.0) -> Figures:
             list(_statements(recording)),
             from_s=settled_s,
             until_s=recording.duration_s,
+            aftermath_s=aftermath_s,
         ),
     )
 

@@ -145,6 +145,14 @@ def test_a_host_whose_data_are_near_is_never_said_to_wait_for_a_link() -> None:
     assert named(trace, after(nic_bytes_per_s=0)).mode == "none"
 
 
+def test_a_host_that_is_sent_much_less_than_is_read_for_it_may_wait_for_a_link() -> None:
+    shrunk = {"read_bytes_per_s": 5e6, "nic_bytes_per_s": 0.2e6}
+    trace = [
+        indicators(iteration=40 + n, queue_depth=0, queue_share=0.9, **shrunk) for n in range(12)
+    ]
+    assert named(trace, after(**shrunk)).mode == "congestion"
+
+
 def test_a_queueing_that_is_usual_for_the_host_explains_nothing() -> None:
     trace = [indicators(iteration=60 + n, queue_depth=0, queue_share=0.72) for n in range(12)]
     assert named(trace, after(60, queue_share=0.7)).mode == "none"

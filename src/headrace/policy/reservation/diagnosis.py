@@ -111,8 +111,9 @@ class DiagnosisLimits:
     queued_more: Ramp = Ramp(none=0.05, sure=0.2)
     """That part less the usual one."""
 
-    remote: Ramp = Ramp(none=0.1, sure=0.3)
-    """Part of the bytes that came over the network."""
+    remote: Ramp = Ramp(none=0.0, sure=0.01)
+    """Bytes received over bytes read, of reads that pass a network at all: agents may send much
+less than they read."""
 
     with_nic: float = 0.2
     """By this part congestion is less sure where the queue is deep when the card is busy."""
