@@ -341,6 +341,22 @@ def test_top_lives_in_a_terminal_survives_an_absent_controller_and_quits_with_q(
         terminal.process.kill()
 
 
+@pytest.mark.parametrize("call", ["top --json - --every 0.1", "jobs", "jobs --json -"])
+def test_a_reader_that_has_seen_enough_is_no_error(fake: FakeEstate, call: str) -> None:
+    fake.estate = estate(jobs=2000)
+    line = f'"$0" -m headrace {call} | head -c 1 >/dev/null; echo "${{PIPESTATUS[@]}}"'
+    command = ["bash", "-c", line, sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("0 0\n", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_standard_stream_is_no_error(fake: FakeEstate, closed: str) -> None:
+    command = ["sh", "-c", f'"$0" -m headrace top {closed}', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_no_colours_are_used_where_they_are_not_wanted(fake: FakeEstate) -> None:
     command = [sys.executable, "-m", "headrace", "top", "--once"]
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):

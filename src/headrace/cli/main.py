@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
+from pathlib import Path
 
 import click
 
-from headrace.cli.running import run_command
+from headrace.cli.running import UnreadGroup, run_command
 
 VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
@@ -26,7 +28,7 @@ VERBS = {
 }
 
 
-class VerbGroup(click.Group):
+class VerbGroup(UnreadGroup):
     """Loads a verb's module when it is called, so that ``--help`` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -71,8 +73,16 @@ def cli(debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 bad answer, 2 bad call, 3 remote, 130 stopped."""
+    _open_closed_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     sys.exit(run(arguments))
+
+
+def _open_closed_streams() -> None:
+    """Open what the caller closed, lest a socket or a journal take the place of an output."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - it lives on
 
 
 def run(arguments: list[str]) -> int:

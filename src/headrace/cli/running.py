@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +14,19 @@ import click
 from headrace.core.errors import HeadraceError
 
 INTERRUPTED = 130
+
+
+class UnreadGroup(click.Group):
+    """Ends well when nobody reads the output any more, as with ``| head``; click ends with 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            with Path(os.devnull).open("wb") as nowhere:  # for what is flushed at the end
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            raise click.exceptions.Exit(0) from None
 
 
 def run_command(command: click.Command, arguments: Sequence[str], *, program: str) -> int:
@@ -35,8 +51,10 @@ def run_command(command: click.Command, arguments: Sequence[str], *, program: st
     except (click.Abort, KeyboardInterrupt):
         click.echo(f"{name}: interrupted", err=True)
         return INTERRUPTED
-    except BrokenPipeError:
-        return 0
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):  # as rich ends
+            return 0
+        raise
     except (HeadraceError, OSError) as error:  # such as a full disk below standard output
         if "--debug" in arguments:
             traceback.print_exc()
