@@ -271,6 +271,16 @@ def test_a_run_that_begins_again_needs_what_the_run_before_showed(*, leaves: boo
     assert books.quota("a", "hdd") < books.quota("a")
 
 
+def test_a_run_that_begins_again_is_given_for_at_once_whatever_agents_still_enforce() -> None:
+    books = estate("a", "b", ssd=400e6)
+    run(books, range(8), a={"nbytes": 100e6}, b={"nbytes": 200e6})
+    books.tell(JobLeft(job="a"), now=8.9)
+    begins = JobJoined(job="a", quotas={"ssd": 60e6}, upcoming_bytes=(100e6,) * 4)
+    told = books.arbiter.handle(begins, 9.0)
+    raised = [x.bytes_per_s for x in told if isinstance(x, SetQuota) and x.job == "a"]
+    assert raised and raised[-1] >= 100e6
+
+
 def test_a_restored_loan_is_known_and_its_number_not_given_again() -> None:
     books = estate("a", "b", ssd=0.25 * GB)
     run(books, range(1), a={"nbytes": 200e6, "depth": 0.0}, b={})

@@ -215,24 +215,24 @@ class Arbiter:
     def _join(self, event: JobJoined, now: float) -> list[Action]:
         """Open a job's books; one that runs only changes its weight and guarantees.
 
-        One that announces its first batches, or a start to come, begins anew: it keeps the
-        quotas in force and what was learnt of it, and nothing else.
+        One that announces its first batches, or a start to come, begins anew, as does one that
+        comes back: it keeps the quotas in force and what was learnt of it, and nothing else. What
+        was in force for the run before says nothing of what this one needs.
         """
         known = self._accounts.get(event.job)
-        if known is None:
-            left = self._left.pop(event.job, None)
-            opened = left.next_run(event, now) if left else None
-            self._accounts[event.job] = opened or Account(event, self._limits, self._media, now)
+        before = known or self._left.pop(event.job, None)
+        if before is None:
+            self._accounts[event.job] = Account(event, self._limits, self._media, now)
             self._divide_soon(now, at_once=not event.quotas)
             return []
         self._is_urgent = True
-        if not (event.upcoming_bytes or event.begins_in_s):
+        if known is not None and not (event.upcoming_bytes or event.begins_in_s):
             known.rejoin(event)
             return []
-        again = known.next_run(replace(event, quotas={}), now)
-        again.quotas = known.quotas
+        again = before.next_run(replace(event, quotas={}), now)
+        again.quotas = dict(event.quotas) if known is None else known.quotas
         self._accounts[event.job] = again
-        if not known.is_reordering:
+        if known is None or not known.is_reordering:
             return []
         return [SetReordering(job=event.job, enabled=False, reason="the job began anew")]
 
