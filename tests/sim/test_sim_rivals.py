@@ -120,6 +120,14 @@ def test_aimd_raises_who_is_in_need_until_the_tier_is_out_and_then_cuts_all() ->
     assert policy.handle(_report("a", 4.0), 200.0) == []
 
 
+def test_no_cut_of_aimd_leaves_a_job_with_nothing() -> None:
+    policy, ledger = Aimd(), Ledger()
+    ledger.apply(_begin(policy))
+    for now in range(1, 2000):
+        ledger.apply(policy.handle(_report("a", 0.0), float(now)))
+    assert ledger.quotas["b", "hdd"] == pytest.approx(0.1 * CAPACITY["hdd"] / len(JOBS))
+
+
 @given(score=st.floats(0, 100))
 def test_the_plain_regulator_keeps_to_dead_band_and_clamp(score: float) -> None:
     for gains in GAINS.values():

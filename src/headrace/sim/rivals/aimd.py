@@ -32,6 +32,11 @@ class AimdGains:
     cut: float = 0.85
     """What all jobs of a tier keep when more than its bandwidth was given out."""
 
+    least: float = 0.1
+    """What no cut takes: part of an even share, as TCP never has less than one segment under
+    way. Without it a job that reads little of a tier ends with nothing of it, and the day that
+    its reads move there it stands still."""
+
     low_queue: float = 0.5
     """Part of the queue below which a job is in need."""
 
@@ -86,9 +91,11 @@ class Aimd:
     def _set(self, tier: TierName, wanted: dict[str, float], *, reason: str) -> list[Action]:
         """Set some quotas of a tier, cutting all of them as often as they exceed it."""
         quotas = {job: self._quotas.of(job, tier) for job in self._jobs} | wanted
-        total, capacity = sum(quotas.values()), self._capacity[tier]
-        kept = 1.0
-        while total * kept > capacity:
-            kept *= self._gains.cut
-        changes = {(job, tier): quota * kept for job, quota in quotas.items()}
-        return [*self._quotas.change(changes, reason=reason if kept == 1.0 else "all were cut")]
+        capacity = self._capacity[tier]
+        least = self._gains.least * capacity / max(1, len(quotas))
+        was_cut = False
+        while sum(quotas.values()) > capacity:
+            quotas = {job: max(self._gains.cut * quota, least) for job, quota in quotas.items()}
+            was_cut = True
+        changes = {(job, tier): quota for job, quota in quotas.items()}
+        return [*self._quotas.change(changes, reason="all were cut" if was_cut else reason)]
