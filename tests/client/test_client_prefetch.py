@@ -64,6 +64,33 @@ def ended(prefetcher: Prefetcher) -> None:
     prefetcher.join(5)
 
 
+class LateAt(Scripted):
+    """Makes one step only once its gate opens, the others at once."""
+
+    def __init__(self, late: int, gate: threading.Event) -> None:
+        super().__init__()
+        self.late, self.opens = late, gate
+
+    def gather(self, step: int) -> Gathered:
+        if step == self.late:
+            self.opens.wait(10)
+        return super().gather(step)
+
+
+def test_steps_behind_one_that_is_late_do_not_count_as_ready() -> None:
+    gate = threading.Event()
+    prefetcher = prefetching([LateAt(1, gate), LateAt(1, gate)], steps=4)
+    prefetcher.take(0, 5)
+    deadline = time.monotonic() + 5
+    while prefetcher.statistics().ready_steps < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (prefetcher.ready_nowait(1), prefetcher.ready_nowait(2)) == (0, 3)
+    gate.set()
+    settled(prefetcher)
+    assert prefetcher.ready_nowait(1) == 4
+    ended(prefetcher)
+
+
 def test_who_waits_while_it_is_stopped_is_told_so_at_once() -> None:
     prefetcher = prefetching([])
     threading.Timer(0.05, prefetcher.stop).start()

@@ -108,7 +108,7 @@ class Machinery:
         """Wait for a step and hand it over; an error ends the prefetching."""
         self.aim(step)
         assert self._prefetcher is not None
-        self._ready_steps = self._prefetcher.ready_nowait()
+        self._ready_steps = self._prefetcher.ready_nowait(step)
         if self._reporter is not None:
             self._reporter.ask(step)
         self._expected = -1  # until the step is here: an interrupt may come after it was taken

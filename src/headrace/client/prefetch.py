@@ -95,9 +95,15 @@ class Prefetcher:
             raise result
         return result
 
-    def ready_nowait(self) -> int:
-        """Return how many steps lie ready, without a lock: for the training thread."""
-        return len(self._ready)
+    def ready_nowait(self, step: int) -> int:
+        """Return how many steps lie ready from ``step`` on, with none between that does not.
+
+        Takes no lock: for the training thread. Steps behind one that is late are of no use yet.
+        """
+        late = step
+        while late in self._ready:
+            late += 1
+        return late - step
 
     def capacity(self) -> int:
         """Return how many steps may lie ready: as many as memory allows, once their size shows."""
