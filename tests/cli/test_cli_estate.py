@@ -266,6 +266,13 @@ def test_what_is_left_out_is_counted() -> None:
     assert f"… {60 - shown} more" in more
 
 
+def test_what_a_job_does_not_have_is_a_dash() -> None:
+    new = job("new", 100, hosts_reporting=0, tiers={})
+    whole = msgspec.structs.replace(estate(0, 0), jobs=(new,))
+    (shown,) = [row for row in lines_of(whole, Screen(width=120, height=24)) if "new" in row]
+    assert "B" not in shown
+
+
 def test_of_a_healthy_job_no_more_is_said() -> None:
     whole = msgspec.structs.replace(estate(0, 0), jobs=(job("calm", 90, reason="all is well"),))
     text = "".join(lines_of(whole, Screen(width=80, height=24)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from reporters_for_tests import MB, Desk, FakeAgent, health, join
 
+from headrace.controller import views
 from headrace.wire.control import AgentReport, JobUse, TierOffer, TierUse
 
 
@@ -180,3 +181,14 @@ def test_many_hosts_are_asked_to_report_less_often_and_not_at_once() -> None:
     assert answer.every == 4, "40 hosts, 1 s a step, 10 reports a second"
     assert answer.stall_every_s == 4.0
     assert answer.spread_s == pytest.approx(0.25), "0.4 s, but a quarter of a step at most"
+
+
+def test_a_job_of_which_nothing_is_known_is_not_said_to_ask_for_anything(desk: Desk) -> None:
+    FakeAgent(desk, "n0").announce()
+    join(desk, "a")
+    desk.advance(1.0)
+    (share,) = views.job(desk.steward, "a").tiers.values()
+    assert (share.asked_bytes_per_s, share.granted_bytes_per_s) == (0.0, pytest.approx(400 * MB))
+    desk.steward.take_health("a", health(0))
+    desk.advance(1.0)
+    assert views.job(desk.steward, "a").tiers["hdd"].asked_bytes_per_s == pytest.approx(55 * MB)

@@ -27,6 +27,11 @@ def gauge(share: float, *, width: int, style: str) -> Text:
     return Text(bar.ljust(width, "·"), style=style)
 
 
+def amount(nbytes: float) -> str:
+    """Return an amount: ``120 MB``; a dash for none."""
+    return bytes_(nbytes) if nbytes else "–"
+
+
 def rate(bytes_per_s: float) -> str:
     """Return a bandwidth: ``120 MB/s``; nothing for none."""
     return f"{bytes_(bytes_per_s)}/s" if bytes_per_s else "–"

@@ -12,10 +12,9 @@ from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
-from headrace.cli.gauges import STYLES, felt, needs_word, silence
+from headrace.cli.gauges import STYLES, amount, felt, needs_word, silence
 from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
-from headrace.report.units import bytes_
 from headrace.wire.estate import Jobs, JobView, TierShare
 
 
@@ -121,7 +120,6 @@ def _wait(row: _Row) -> str:
 
 def _amount(field: str) -> Callable[[_Row], str]:
     def cell(row: _Row) -> str:
-        amount: float = getattr(row.share, field) if row.share else 0.0
-        return bytes_(amount) if amount else "–"
+        return amount(getattr(row.share, field) if row.share else 0.0)
 
     return cell

@@ -13,9 +13,10 @@ from rich.text import Text
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.cli.durations import Duration
+from headrace.cli.gauges import amount
 from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
-from headrace.report.units import bytes_, seconds
+from headrace.report.units import seconds
 from headrace.wire.estate import Ledger, LedgerEntry
 
 _AT_ONCE = 1000
@@ -102,7 +103,7 @@ def _columns(width: int) -> list[Column[LedgerEntry]]:
         Column(name="WHAT", width=7, cell=lambda entry: entry.kind),
         Column(name="TIER", width=6, cell=lambda entry: entry.tier),
         Column(name="HEALTH", width=6, right=True, cell=lambda entry: f"{entry.score:.0f}"),
-        Column(name="AMOUNT/s", width=8, right=True, cell=_amount),
+        Column(name="AMOUNT/s", width=8, right=True, cell=lambda entry: amount(entry.bytes_per_s)),
         Column(name="LASTED", width=10, right=True, cell=_lasted),
     ]
     return [name_column("JOB", width - width_of(columns), _job), *columns]
@@ -114,10 +115,6 @@ def _job(entry: LedgerEntry) -> str:
 
 def _began(entry: LedgerEntry) -> str:
     return datetime.fromtimestamp(entry.began_at).astimezone().strftime("%m-%d %H:%M:%S")
-
-
-def _amount(entry: LedgerEntry) -> str:
-    return bytes_(entry.bytes_per_s) if entry.bytes_per_s else "–"
 
 
 def _lasted(entry: LedgerEntry) -> str:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.cli.columns import Column, heading, line, name_column, width_of
-from headrace.cli.gauges import STYLES, felt, gauge, needs_word, rate, short_name, silence
+from headrace.cli.gauges import STYLES, amount, felt, gauge, needs_word, rate, short_name, silence
 from headrace.report.units import bytes_, seconds
 from headrace.wire.estate import AgentTierView, AgentView, Estate, JobView, TierView
 
@@ -99,12 +99,12 @@ def _job_columns(width: int) -> list[Column[JobView]]:
         Column(name="DIAGNOSIS", width=15, cell=_mode),
         Column(name="QUEUE", width=5, right=True, cell=_queue),
         Column(name="WAIT", width=7, right=True, cell=lambda job: felt(job.wait_s)),
-        Column(name="ASKED/s", width=7, right=True, cell=lambda job: bytes_(_asked(job))),
-        Column(name="GIVEN/s", width=7, right=True, cell=lambda job: bytes_(_granted(job))),
+        Column(name="ASKED/s", width=7, right=True, cell=lambda job: amount(_asked(job))),
+        Column(name="GIVEN/s", width=7, right=True, cell=lambda job: amount(_granted(job))),
         Column(name="LOAN", width=12, right=True, cell=_loan),
     ]
     extra: list[Column[JobView]] = [
-        Column(name="USED/s", width=7, right=True, cell=lambda job: bytes_(_used(job))),
+        Column(name="USED/s", width=7, right=True, cell=lambda job: amount(_used(job))),
         Column(name="STEP", width=9, right=True, cell=lambda job: f"{job.step:,}"),
         Column(name="HOSTS", width=9, right=True, cell=_hosts),
         Column(name="WEIGHT", width=6, right=True, cell=lambda job: f"{job.weight:g}"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from headrace.controller.agents import Agent
 from headrace.controller.jobs import Job
 from headrace.controller.steward import Steward
+from headrace.policy.reservation.foresight import EVERYTHING
 from headrace.policy.reservation.snapshot import JobState, Snapshot
 from headrace.wire.estate import (
     AgentJobView,
@@ -114,7 +113,7 @@ def _shares(steward: Steward, job: Job, state: JobState | None) -> dict[str, Tie
         grant = grants.get(tier)
         asked = grant.asked if grant else quota.asked
         shares[tier] = TierShare(
-            asked_bytes_per_s=asked if math.isfinite(asked) else 0.0,
+            asked_bytes_per_s=asked if asked < EVERYTHING else 0.0,
             granted_bytes_per_s=quota.bytes_per_s,
             lent_bytes_per_s=grant.lent if grant else 0.0,
             enforced_bytes_per_s=enforced.get(tier, 0.0),
