@@ -308,6 +308,16 @@ def test_a_silent_agent_costs_one_wait_and_is_then_left_out(
     assert time.monotonic() - begin < 10
 
 
+def test_an_agent_that_is_away_for_a_night_is_still_tried_again(
+    dataset: Path, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "FIRST_RETRY_S", 1e-6)
+    monkeypatch.setattr(fleet, "LONGEST_RETRY_S", 1e-6)
+    with loading(dataset, pipeline=pipeline, agents=[NOBODY], **QUICK) as loader:
+        next(iter(loader))
+        _until(lambda: loader.statistics().background.agents[0].failures > 1100)
+
+
 def test_a_sample_that_crashed_a_worker_is_decoded_in_a_process_of_its_own(
     tmp_path: Path, dataset: Path, pipeline: Pipeline
 ) -> None:

@@ -15,13 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace.client.accord import Accord
 from headrace.client.joining import join_all
 from headrace.client.member import Member
 from headrace.client.registry import ListedAgent, Registry
 from headrace.client.shares import Standing
+from headrace.core.backoff import Backoff
 from headrace.core.errors import (
     AgentUnavailableError,
     AuthError,
@@ -37,9 +38,9 @@ from headrace.wire.messages import JobRegistered, JobRoster, RegisterJob
 logger = logging.getLogger("headrace.client")
 
 FIRST_RETRY_S = 0.5
-"""Pause before an agent that failed is tried again [s]; doubled after each further failure."""
-
 LONGEST_RETRY_S = 15.0
+"""Longest pauses before an agent that failed is tried again [s]."""
+
 IDLE_CHECK_S = 1.0
 """Longest time the background thread sleeps [s]."""
 
@@ -93,7 +94,9 @@ class _Seat:
     reason: str = ""
     distrusted: str = ""
     failures: int = 0
-    in_a_row: int = 0
+    backoff: Backoff = field(
+        default_factory=lambda: Backoff(first_s=FIRST_RETRY_S, longest_s=LONGEST_RETRY_S)
+    )
     retry_at: float = 0.0
     told: JobRoster | None = None
     """What it knows of the others."""
@@ -269,7 +272,8 @@ class Fleet:
                 logger.warning("agent %s serves raw bytes only: %s", answer.agent, answer.reason)
             elif seat.failures:
                 logger.warning("agent %s is back", answer.agent)
-            seat.name, seat.in_a_row = answer.agent, 0
+            seat.name = answer.agent
+            seat.backoff.succeeded()
             seat.reason = answer.reason
             seat.told = None if answer.needs_places else told
             self._seat_member(seat, answer)
@@ -301,11 +305,10 @@ class Fleet:
 
     def _take_out(self, seat: _Seat, reason: str, *, at_once: bool) -> None:
         seat.member, seat.reason = None, reason
-        delay_s = 0.0 if at_once else min(FIRST_RETRY_S * 2**seat.in_a_row, LONGEST_RETRY_S)
-        seat.retry_at = time.monotonic() + delay_s
+        pause_s = seat.backoff.failed()
+        seat.retry_at = time.monotonic() + (0.0 if at_once else pause_s)
         seat.failures += 1
-        seat.in_a_row += 1
-        if seat.in_a_row == 1:
+        if seat.backoff.failures == 1:
             logger.warning("%s; going on without it, it is tried again", reason)
         self._publish()
 
