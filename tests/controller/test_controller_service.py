@@ -172,7 +172,9 @@ def test_healthz_needs_no_token(controller: LocalController) -> None:
     [
         ("ledger?limit=x", "limit"),
         ("ledger?since=yesterday", "seconds since 1970"),
+        ("ledger?since=nan", "seconds since 1970"),
         ("ledger?before=-", "whole numbers"),
+        ("ledger?limit=0", "limit"),
         ("ledger?open=maybe", "true, false"),
         ("ledger?kind=loans", "loan, refusal"),
         ("decisions?kind=loan", "quota, diagnosis"),

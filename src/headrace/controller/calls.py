@@ -111,12 +111,12 @@ def _query(asked: Asked) -> Query:
             open_only=given.get("open") == "true",
             since=float(given["since"]) if "since" in given else None,
             before=int(given["before"]) if "before" in given else None,
-            limit=min(max(int(given.get("limit", "100")), 1), MOST_ROWS),
+            limit=min(int(given.get("limit", "100")), MOST_ROWS),
         )
     except ValueError as error:
         raise CallerError(
             f"the query makes no sense: {error}; since is seconds since 1970, before and limit "
-            "are whole numbers"
+            "are whole numbers, and limit is 1 or more"
         ) from error
 
 

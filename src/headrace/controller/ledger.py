@@ -6,6 +6,7 @@ the journal under its number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -34,6 +35,11 @@ class Query:
 
     before: int | None = None
     limit: int = 100
+    """Most rows, 1 or more."""
+
+    def __post_init__(self) -> None:
+        if self.limit < 1 or math.isnan(self.since or 0.0):
+            raise ValueError(f"since={self.since} or limit={self.limit} is out of range")
 
     def fits(self, row: Any) -> bool:
         """Return whether a row is asked for."""
