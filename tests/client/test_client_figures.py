@@ -74,6 +74,15 @@ def test_nothing_read_is_no_latency() -> None:
     assert latencies.mean_and_cv() == (0.0, 0.0)
 
 
+def test_a_step_that_is_waited_for_all_night_takes_no_memory() -> None:
+    latencies = Latencies()
+    latencies.add(1, 0.5, 0.25)
+    for _ in range(10_000):
+        latencies.add(0, 0.0, 0.0)
+    assert latencies.mean_and_cv() == (0.5, 0.0)
+    assert len(latencies._steps) == 1
+
+
 def test_steps_between_two_reports_are_averaged_and_their_bytes_summed() -> None:
     moments = [
         Moment(3, 13, 0.2, 4, counts_of([0.1], storage_bytes=10)),

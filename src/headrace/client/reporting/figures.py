@@ -73,20 +73,24 @@ class Latencies:
 
     def __init__(self) -> None:
         self._steps: deque[tuple[int, float, float]] = deque()
+        self._reads = 0
 
     def add(self, reads: int, latency_s: float, latency_s2: float) -> None:
         """Add one step's sums, and forget steps that are not needed any more."""
-        self._steps.append((reads, latency_s, latency_s2))
-        while sum(step[0] for step in self._steps) - self._steps[0][0] >= LAST_READS:
-            self._steps.popleft()
+        if reads:  # a step that is waited for read nothing yet
+            self._steps.append((reads, latency_s, latency_s2))
+            self._reads += reads
+            while self._reads - self._steps[0][0] >= LAST_READS:
+                self._reads -= self._steps.popleft()[0]
 
     def mean_and_cv(self) -> tuple[float, float]:
         """Return the mean [s] and the coefficient of variation; zeros before the first read."""
-        reads, total, squares = (math.fsum(column) for column in zip(*self._steps, strict=True))
-        if not reads or total <= 0:
+        total = math.fsum(latency_s for _, latency_s, _ in self._steps)
+        squares = math.fsum(latency_s2 for _, _, latency_s2 in self._steps)
+        if total <= 0:
             return 0.0, 0.0
-        mean = total / reads
-        return mean, math.sqrt(max(squares / reads - mean * mean, 0.0)) / mean
+        mean = total / self._reads
+        return mean, math.sqrt(max(squares / self._reads - mean * mean, 0.0)) / mean
 
 
 def of_moments(
