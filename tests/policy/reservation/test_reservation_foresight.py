@@ -114,3 +114,9 @@ def test_the_least_rate_meets_all_deadlines_and_a_lower_one_misses_one(
 def test_limits_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         ForesightLimits(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_job_that_names_other_tiers_each_time_takes_no_memory() -> None:
+    model = foresight(*(reading(split={f"tier-{number}": 1.0}) for number in range(1000)))
+    assert len(model.split) < 100
+    assert model.split["tier-999"] > 0.2

@@ -148,3 +148,11 @@ def test_weights_of_storage_tiers_sum_to_1_and_follow_the_reads(seen: list[float
     weights = split.weights({"ssd": 1e8, "hdd": 1e8})
     assert sum(weights.values()) == pytest.approx(1)
     assert min(seen) - 1e-9 <= weights["ssd"] <= max(seen) + 1e-9
+
+
+def test_tiers_that_were_read_once_are_forgotten() -> None:
+    split = AccessSplit()
+    for number in range(1000):
+        split.observe({f"tier-{number}": 1.0})
+    assert split.part("tier-998") > 0.0 == split.part("tier-0")
+    assert len(split._parts) < 100

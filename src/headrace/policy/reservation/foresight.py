@@ -19,6 +19,9 @@ from headrace.policy.reservation.hosts import Reading
 EVERYTHING = 1e15
 """Wanted while nothing is known of a job's needs: more than any tier gives [B/s]."""
 
+FORGOTTEN_PART = 1e-9
+"""A tier that no more of a job's bytes are read from is forgotten."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForesightLimits:
@@ -140,13 +143,17 @@ class Foresight:
     def _learn_split(self, split: Mapping[TierName, float]) -> None:
         if not split:
             return
-        gain = self._limits.split_gain
         for tier in self._split.keys() | split.keys():
-            now = split.get(tier, 0.0)
-            before = self._split.get(tier, now)
-            self._split[tier] = before + gain * (now - before)
-            trend = self._trend.get(tier, 0.0)
-            self._trend[tier] = trend + gain * (gain * (now - before) - trend)
+            self._learn_part(tier, split.get(tier, 0.0))
+            if tier not in split and self._split[tier] < FORGOTTEN_PART:
+                del self._split[tier], self._trend[tier]
+
+    def _learn_part(self, tier: TierName, now: float) -> None:
+        gain = self._limits.split_gain
+        before = self._split.get(tier, now)
+        self._split[tier] = before + gain * (now - before)
+        trend = self._trend.get(tier, 0.0)
+        self._trend[tier] = trend + gain * (gain * (now - before) - trend)
 
     def outlook(self, now: float) -> Outlook:
         """Return what the job needs from now on."""

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 from headrace.core.errors import ConfigError
 from headrace.core.media import Media, TierName
+from headrace.policy.reservation.foresight import FORGOTTEN_PART
 from headrace.policy.reservation.media import PROFILES
 from headrace.policy.reservation.regulator import (
     Adjustment,
@@ -47,6 +48,8 @@ class AccessSplit:
         for tier in self._parts.keys() | split.keys():
             old = self._parts.get(tier, 0.0)
             self._parts[tier] = old + self._smoothing * (split.get(tier, 0.0) - old)
+            if tier not in split and self._parts[tier] < FORGOTTEN_PART:
+                del self._parts[tier]
 
     def part(self, tier: TierName) -> float:
         """Return the part of a tier as it was told; a link's may be above 1."""
