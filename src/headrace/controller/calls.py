@@ -40,8 +40,8 @@ from headrace.wire.estate import (
 
 VERSION = version("headrace")
 
-MOST_BYTES = 1 << 20
-"""Longest message but a health report [bytes]."""
+MOST_BYTES = 16 << 20
+"""Longest message but a health report: an agent tells of every job that has a quota [bytes]."""
 
 MOST_ROWS = 1000
 """Most entries of the ledger in one answer."""
