@@ -20,8 +20,15 @@ from reporters_for_tests import MB, agent, agent_report, announced, health
 from headrace.controller.calls import MOST_BYTES
 from headrace.controller.jobs import MOST_JOBS
 from headrace.controller.local import LocalController
-from headrace.wire.connection import Connection
-from headrace.wire.control import BINARY, MOST_REPORT_BYTES, HealthAnswer, JobUse, TierUse
+from headrace.wire.connection import MAX_CONTROL_BYTES, Connection
+from headrace.wire.control import (
+    BINARY,
+    MOST_REPORT_BYTES,
+    AgentOrders,
+    HealthAnswer,
+    JobUse,
+    TierUse,
+)
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.estate import AgentView, Estate, JobView
 from headrace.wire.messages import ErrorAnswer
@@ -163,7 +170,7 @@ def test_messages_that_are_too_long(peer: Peer) -> None:
     assert peer.report(health(0)) == (200, "")
 
 
-def test_an_agent_may_tell_of_as_many_jobs_as_there_can_be() -> None:
+def test_an_agent_may_tell_and_be_told_of_as_many_jobs_as_there_can_be() -> None:
     tier = TierUse(nbytes=10**12, reads=10**6, queued_s=1 / 3, read_s=1 / 3)
     tiers = ("a-fast-tier", "a-slow-tier", "a-link")
     use = JobUse(
@@ -174,6 +181,8 @@ def test_an_agent_may_tell_of_as_many_jobs_as_there_can_be() -> None:
     jobs = {f"{number:032x}": use for number in range(MOST_JOBS)}
     report = msgspec.structs.replace(agent_report(0), jobs=jobs)
     assert len(msgspec.json.encode(report)) < MOST_BYTES
+    orders = AgentOrders(quotas={name: dict(use.enforced) for name in jobs})
+    assert len(msgspec.json.encode(orders)) < MAX_CONTROL_BYTES
 
 
 def test_agents_reports_that_are_lost_late_twice_or_nobodys(

@@ -30,8 +30,8 @@ from headrace.wire.endpoint import Endpoint, Target, target_of
 from headrace.wire.messages import ErrorAnswer
 from headrace.wire.stream import Body, SocketReader
 
-MAX_CONTROL_BYTES = 1 << 20
-"""Longest JSON answer that is read [bytes]."""
+MAX_CONTROL_BYTES = 16 << 20
+"""Longest JSON answer that is read: a controller's orders name every job [bytes]."""
 
 PIECE_BYTES = 1 << 16
 """Bytes that are read at once of an answer whose length is not known."""
@@ -235,7 +235,9 @@ class Connection:
         try:
             said = msgspec.json.decode(answer.read(), type=ErrorAnswer)
         except (msgspec.MsgspecError, ProtocolError):
-            said = ErrorAnswer(error=f"status {answer.status} without a reason", code="")
+            why = f"status {answer.status} without a reason"
+            hint = f"is it the {self.endpoint.service}'s port, and of this version?"
+            said = ErrorAnswer(error=f"{why}; {hint}", code="")
         message = f"{self._peer}: {said.error}"
         if answer.status == 401:
             return AuthError(message)
