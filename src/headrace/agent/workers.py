@@ -91,6 +91,8 @@ class WorkerPool:
         self._limits = limits
         self._report = report
         self._sources: dict[int, OpenPipeline] = {}
+        self._closing: set[int] = set()
+        """Sources to be forgotten once no task of them waits: one may go on for another job."""
         self._waiting: deque[Work] = deque()
         self._idle: deque[_Worker] = deque()
         self._live: set[_Worker] = set()
@@ -123,10 +125,9 @@ class WorkerPool:
             worker.send(message)
 
     def close_source(self, source: int) -> None:
-        """Let every worker forget a source; no task of it may follow."""
-        if self._sources.pop(source, None) is not None:
-            for worker in self._live:
-                worker.send(ClosePipeline(source=source))
+        """Let every worker forget a source after those of its tasks that wait; none may follow."""
+        self._closing.add(source)
+        self._close_sources()
 
     def submit(self, task: Task) -> None:
         """Run a task as soon as a worker is free."""
@@ -233,6 +234,15 @@ class WorkerPool:
                 limit_s = max(limit_s, PROOF_S)
             worker.limit(limit_s, f"{name_of(task)}: stopped after {limit_s:g} s")
             worker.send(task)
+        if self._closing:
+            self._close_sources()
+
+    def _close_sources(self) -> None:
+        for source in self._closing - {task.source for task in self._waiting}:
+            self._closing.discard(source)
+            if self._sources.pop(source, None) is not None:
+                for worker in self._live:
+                    worker.send(ClosePipeline(source=source))
 
     def _give_up_task(self, worker: _Worker) -> None:
         if worker.task is None:

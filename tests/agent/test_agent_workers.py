@@ -1,0 +1,59 @@
+"""The pool of worker processes, by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from client_for_tests import PLAIN, make_dataset
+
+from headrace.agent.arena import Arena
+from headrace.agent.tasks import Done, OpenPipeline, Outcome, Task, TooLarge
+from headrace.agent.workers import WorkerLimits, WorkerPool
+from headrace.dataset.index import Index
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    return make_dataset(tmp_path / "pictures", count=6)
+
+
+def test_a_task_that_waits_is_made_although_its_source_is_closed_meanwhile(dataset: Path) -> None:
+    async def outcome() -> Outcome | TooLarge:
+        told: asyncio.Future[Outcome | TooLarge] = asyncio.get_running_loop().create_future()
+        arena = Arena(4 * MB)
+        pool = WorkerPool(arena, WorkerLimits(count=1), told.set_result)
+        pool.open_source(_source(dataset))
+        pool.submit(_task(dataset, arena))
+        pool.close_source(1)
+        running = asyncio.create_task(pool.run())
+        try:
+            async with asyncio.timeout(60):
+                return await told
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    assert isinstance(asyncio.run(outcome()), Done)
+
+
+def _source(dataset: Path) -> OpenPipeline:
+    return OpenPipeline(
+        source=1, url=str(dataset), links_within=None, pipeline=PLAIN.to_json(), allowed_ops=()
+    )
+
+
+def _task(dataset: Path, arena: Arena) -> Task:
+    return Task(
+        ticket=1,
+        source=1,
+        location=Index.load(str(dataset)).location(0),
+        seed=0,
+        epoch=0,
+        sample=0,
+        cut=2,
+        extents=arena.reserve(MB),
+    )
