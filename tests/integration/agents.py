@@ -11,12 +11,12 @@ import msgspec
 from headrace.agent.local import LocalAgent
 
 
-def wait_until_proven(agent: LocalAgent) -> None:
-    """Wait until the agent knows a job and transforms; that takes a while on a busy machine."""
+def wait_until_proven(agent: LocalAgent, *, jobs: int = 1) -> None:
+    """Wait until the agent knows its jobs and transforms; it takes a while on a busy machine."""
     deadline = time.monotonic() + 60
     while True:
         found = agent_statistics(agent)
-        if found["jobs"] and not found["raw_only_jobs"]:
+        if found["jobs"] >= jobs and not found["raw_only_jobs"]:
             return
         assert time.monotonic() < deadline, found
         time.sleep(0.05)

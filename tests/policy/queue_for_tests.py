@@ -36,6 +36,7 @@ class Steps:
     first: int = 0
     stored_bytes: int = 100_000
     tiers: dict[int, str] = field(default_factory=dict)
+    content: str = ""
 
     def due(self, step: int) -> Sequence[Planned]:
         begin = self.first + step * self.width
@@ -50,6 +51,9 @@ class Steps:
             nbytes=self.large.get(sample, self.nbytes),
             prepare=sample not in self.unprepared,
         )
+
+    def recipe(self, sample: int) -> str:
+        return self.content
 
     def stored(self, sample: int) -> Stored:
         return Stored(tier=self.tiers.get(sample, "hdd"), nbytes=self.stored_bytes)
@@ -81,12 +85,13 @@ class Bench:
     def ask(
         self, step: int, *samples: int, job: str = "job", wait_s: float = 1.0, raw: bool = False,
         consumed: int | None = None, rank: int = 0, world: int = 1, step_time_s: float = 0.1,
+        epoch: int = 0,
     ) -> list[Action]:  # fmt: skip
         self._requests += 1
         return self.tell(
             Asked(
                 request=self._requests, job=job, step=step, rank=rank, world=world,
-                samples=samples, epochs=[0] * len(samples),
+                samples=samples, epochs=[epoch] * len(samples),
                 consumed_step=step - 1 if consumed is None else consumed,
                 step_time_s=step_time_s, wait_s=wait_s, raw=raw,
             )

@@ -403,6 +403,15 @@ def test_what_a_rank_that_starts_late_needs_is_kept_for_it() -> None:
     assert only(bench.ask(0, 1, consumed=-1, rank=1, world=2), Serve)[0].ready
 
 
+def test_results_without_a_byte_hold_no_memory() -> None:
+    bench = Bench(workers=2)
+    bench.job()
+    bench.tell(GuardDecided(workers=2, transform=False))
+    for start in list(bench.started):
+        bench.finish(start, nbytes=0)
+    assert len(only(bench.tell(JobRemoved(job="job")), Drop)) == 2
+
+
 def test_what_made_room_in_vain_for_a_result_that_is_too_large_is_freed() -> None:
     bench = Bench(memory=1 * MB, workers=2)
     bench.job(plan=Steps(width=1, nbytes=300 * KB))

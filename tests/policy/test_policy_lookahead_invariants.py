@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,8 @@ BUDGET = 40 * 4096
 
 
 class Plan:
-    def __init__(self, shift: int = 0) -> None:
+    def __init__(self, recipe: str, shift: int = 0) -> None:
+        self._recipe = recipe
         self._shift = shift
 
     def due(self, step: int) -> list[Planned]:
@@ -59,6 +61,9 @@ class Plan:
             cost_s=0.01 * (1 + sample % 5), nbytes=4096 * (1 + sample % 3),
         )  # fmt: skip
 
+    def recipe(self, sample: int) -> str:
+        return self._recipe if sample % 5 else ""
+
     def stored(self, sample: int) -> Stored:
         return Stored(tier=("hdd", "ssd")[sample % 2], nbytes=10_000)
 
@@ -66,13 +71,15 @@ class Plan:
 class World:
     """Carries out actions and checks each against what the queue may do."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sharing: bool) -> None:
+        self.sharing = sharing
         self.queue = Lookahead(LookaheadLimits(memory=BUDGET, workers=3))
         self.now = 0.0
         self.reserved: dict[int, int] = {}
         self.running: list[int] = []
         self.sending: list[int] = []
-        self.ready: set[int] = set()
+        self.made: set[int] = set()
+        self.visits: dict[int, Visit] = {}
         self.open: dict[int, int] = {}
         self.answers: Counter[int] = Counter()
         self.jobs: set[str] = set()
@@ -87,16 +94,21 @@ class World:
                     assert action.ticket not in self.reserved
                     self.reserved[action.ticket] = action.nbytes
                     self.running.append(action.ticket)
+                    self.visits[action.ticket] = action.visit
                 case Grow():
                     self.reserved[action.ticket] = action.nbytes
                 case Refuse():
                     self.running.remove(action.ticket)
                     del self.reserved[action.ticket]
                 case Drop():
-                    self.ready.remove(action.ticket)
+                    assert action.ticket not in self.sending
+                    self.made.remove(action.ticket)
                     del self.reserved[action.ticket]
                 case Serve():
-                    self.ready.remove(action.ticket)
+                    assert action.ticket in self.made
+                    assert content(action.visit) == content(self.visits[action.ticket])
+                    assert action.shared == (action.visit.job != self.visits[action.ticket].job)
+                    assert self.sharing or action.ticket not in self.sending
                     self.sending.append(action.ticket)
                     self.answers[action.request] += 1
                 case ServeRaw() | ServeMissing():
@@ -110,13 +122,20 @@ class World:
     def finish(self, ticket: int, nbytes: int) -> None:
         self.running.remove(ticket)
         self.reserved[ticket] = min(nbytes, self.reserved[ticket])
-        self.ready.add(ticket)
+        self.made.add(ticket)
         self.tell(Finished(ticket=ticket, nbytes=self.reserved[ticket], seconds=0.02))
+
+    def send(self, place: int) -> None:
+        self.tell(Sent(ticket=self.sending.pop(place)))
 
     def fail(self, event: Broken | Crashed) -> None:
         self.running.remove(event.ticket)
         del self.reserved[event.ticket]
         self.tell(event)
+
+
+def content(visit: Visit) -> tuple[int, int]:
+    return visit.sample, visit.epoch
 
 
 STEPS = st.lists(
@@ -129,15 +148,16 @@ STEPS = st.lists(
 
 def play(world: World, letter: str, number: int, choice: int) -> None:
     name = f"job{choice % 2}"
+    recipe = ("one", "two")[number % 11 == 0] if world.sharing else ""
     world.now += 0.01 * choice
     if letter == "j":
         world.jobs.add(name)
-        world.tell(JobChanged(job=name, plan=Plan(), start_step=number % 20, step_time_s=0.1))
+        world.tell(JobChanged(job=name, plan=Plan(recipe), start_step=number % 20, step_time_s=0.1))
     elif letter == "k" and name in world.jobs:
         world.jobs.remove(name)
         world.tell(JobRemoved(job=name))
     elif letter == "p" and name in world.jobs:
-        world.tell(PlanChanged(job=name, plan=Plan(shift=number % 7)))
+        world.tell(PlanChanged(job=name, plan=Plan(recipe, shift=number % 7)))
     elif letter == "m" and name in world.jobs:
         world.tell(ModeChanged(job=name, raw_only="differs" if number % 2 else ""))
     elif letter == "a" and name in world.jobs:
@@ -156,9 +176,7 @@ def play(world: World, letter: str, number: int, choice: int) -> None:
         if world.open.pop(request, None) is not None:
             world.tell(AskCancelled(request=request))
     elif letter == "s" and world.sending:
-        ticket = world.sending.pop(number % len(world.sending))
-        del world.reserved[ticket]
-        world.tell(Sent(ticket=ticket))
+        world.send(number % len(world.sending))
     elif letter == "x":
         world.tell(GuardDecided(workers=1 + choice % 3, transform=choice < 7, reason="busy"))
     elif letter == "q":
@@ -201,11 +219,12 @@ def play(world: World, letter: str, number: int, choice: int) -> None:
 
 @seed(20260101)
 @settings(max_examples=300, deadline=None)
-@given(STEPS)
+@pytest.mark.parametrize("sharing", [False, True])
+@given(steps=STEPS)
 def test_every_question_gets_exactly_one_answer_and_memory_adds_up(
-    steps: list[tuple[str, int, int]],
+    sharing: bool, steps: list[tuple[str, int, int]]
 ) -> None:
-    world = World()
+    world = World(sharing=sharing)
     for letter, number, choice in steps:
         play(world, letter, number, choice)
     world.tell(QuotasChanged(quotas={}))
@@ -220,9 +239,7 @@ def test_every_question_gets_exactly_one_answer_and_memory_adds_up(
         world.tell(JobRemoved(job=name))
     for ticket in list(world.running):
         world.finish(ticket, 1)
-    for ticket in list(world.sending):
-        world.sending.remove(ticket)
-        del world.reserved[ticket]
-        world.tell(Sent(ticket=ticket))
+    while world.sending:
+        world.send(0)
     assert not world.reserved
     assert world.queue.statistics().memory_used_bytes == 0

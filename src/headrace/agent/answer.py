@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -98,7 +99,7 @@ class _Sender:
         self._source = source
         self._left = len(request.message.samples)
         self._frames: asyncio.Queue[Outgoing] = asyncio.Queue()
-        self._unsent: set[int] = set()
+        self._unsent: Counter[int] = Counter()
         self._raw_turns = asyncio.Semaphore(RAW_AHEAD)
         self._name = request.name
         self._telling: asyncio.TimerHandle | None = None
@@ -107,7 +108,7 @@ class _Sender:
         """Free what was decided to be sent and was not."""
         if self._telling is not None:
             self._telling.cancel()
-        for ticket in self._unsent:
+        for ticket in self._unsent.elements():
             self._engine.sent(ticket)
         self._unsent.clear()
 
@@ -171,7 +172,7 @@ class _Sender:
                 self._frames.put_nowait(self._frame(action))
 
     async def _put_in_time(self, action: Serve) -> None:
-        self._unsent.add(action.ticket)
+        self._unsent[action.ticket] += 1
         done, _ = self._engine.prepared.result(action.ticket)
         step = self._request.message.step
         held_s = await self._engine.wait_for_egress(self._name, done.nbytes, step=step)
@@ -180,14 +181,14 @@ class _Sender:
     def _frame(self, action: Serve | ServeMissing) -> Outgoing:
         if isinstance(action, ServeMissing):
             return _missing(action.visit, action.code, action.reason)
-        self._unsent.add(action.ticket)
+        self._unsent[action.ticket] += 1
         return self._tensor_frame(action, held_s=0.0)
 
     def _tensor_frame(self, action: Serve, *, held_s: float) -> Outgoing:
         """Return the frame of a sample that the quota of a link held back for so long."""
         done, parts = self._engine.prepared.result(action.ticket)
-        reading = self._engine.prepared.reading(action.ticket)
-        throttled_s = reading.throttled_s + held_s
+        reading, own = self._engine.prepared.reading(action.ticket), not action.shared
+        throttled_s = reading.throttled_s + held_s if own else held_s
         after_s = self._waited_s()
         known_s = done.read_s + done.transform_s + throttled_s
         queued_s = 0.0 if action.ready else max(0.0, after_s - known_s)
@@ -205,15 +206,16 @@ class _Sender:
             throttled_s=throttled_s,
             read_s=done.read_s,
             transform_s=done.transform_s,
-            tier=reading.tier,
-            hit=done.passage.hit,
-            has_cache=self._engine.fast.in_use,
+            tier=reading.tier if own else "",
+            hit=own and done.passage.hit,
+            has_cache=own and self._engine.fast.in_use,
             ready=action.ready,
+            shared=action.shared,
         )
         return Outgoing([encode_head(header), *parts], lambda: self._sent(action.ticket))
 
     def _sent(self, ticket: int) -> None:
-        self._unsent.discard(ticket)
+        self._unsent[ticket] -= 1
         self._engine.sent(ticket)
 
     async def _make_raw(self, action: ServeRaw) -> None:

@@ -344,8 +344,7 @@ class Engine:
             )
 
     def sent(self, ticket: int) -> None:
-        """Free a sample that was sent, or that nobody can be sent any more."""
-        self.prepared.free(ticket)
+        """Note that a sample was sent to a request, or cannot be sent to it any more."""
         self.handle(Sent(ticket=ticket))
 
     def handle(self, event: Event) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from headrace.agent.tiers import OTHER_TIER
+from headrace.core.digest import name_digest
 from headrace.core.media import TierName
 from headrace.dataset.media import KINDS
 from headrace.policy.lookahead_events import Planned, Stored
@@ -62,6 +64,7 @@ class AgentPlan:
         self._kinds = [source.index.kinds for source in job.sources]
         self._costs = [source.index.costs for source in job.sources]
         self._starts = np.cumsum([0, *(source.samples for source in job.spec.sources)])
+        self._recipes = [self._recipes_of(source) for source in range(len(job.sources))]
 
     def due(self, step: int) -> Sequence[Planned]:
         """Return the samples of a global batch that this agent prepares, each once."""
@@ -91,12 +94,36 @@ class AgentPlan:
             return Stored(tier=self._cache.tier, nbytes=length)
         return Stored(tier=self._tiers[source], nbytes=length)
 
+    def recipe(self, sample: int) -> str:
+        """Return the digest of what decides a prepared sample's bytes beside number and epoch.
+
+        Empty where the sample is not prepared.
+        """
+        source, row = self._split(sample)
+        return self._recipes[source].get(KINDS[self._kinds[source][row]], "")
+
     def is_beside(self, sample: int) -> bool | None:
         """Return whether this agent sits beside a sample's bytes; None: it is not known."""
         if self._where is None:
             return None
         number = int(self._where.sets(np.array([sample]))[0])
         return self._own in self._placement.beside(number) if number else None
+
+    def _recipes_of(self, source: int) -> dict[str, str]:
+        """Return, for each kind that is prepared, the recipe of a source's samples."""
+        spec, program = self._job.spec, self._job.program
+        origin = spec.sources[source]
+        given = (
+            origin.url,
+            origin.index_digest,
+            int(self._starts[source]),  # an id names another row where the source begins elsewhere
+            spec.schedule.seed,
+        )
+        return {
+            kind: name_digest(msgspec.json.encode((given, program.ops[:cut]), order="sorted"))
+            for kind, cut in self._cuts.items()
+            if cut > 0
+        }
 
     def _split(self, sample: int) -> tuple[int, int]:
         source = int(np.searchsorted(self._starts, sample, side="right")) - 1

@@ -33,7 +33,8 @@ class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     counts: dict[str, int]
     """Samples: ``started``, ``finished``, ``dropped``, ``crashed``, ``refused``; answered:
-    ``ready`` (lay ready), ``waited`` (finished while asked for), ``raw-CODE``, ``missing-CODE``."""
+    ``ready`` (lay ready), ``waited`` (finished while asked for), ``raw-CODE``, ``missing-CODE``;
+    ``shared``: of those ready and waited for, the ones that were made for another job."""
 
     placed: int
     """Samples started of which it was known which nodes hold them."""

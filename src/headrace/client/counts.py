@@ -23,6 +23,9 @@ class Counts:
     ready: int = 0
     """Of those, how many lay ready when they were asked for."""
 
+    shared: int = 0
+    """Of those in ``tensor``, how many were made for another job: nothing was read for this one."""
+
     beside: int = 0
     """Asked of an agent beside the storage node that holds the bytes, however they came."""
 

@@ -485,9 +485,10 @@ def _count_frame(
     if header.kind == "tensor":
         counts.tensor += 1
         counts.ready += header.ready
+        counts.shared += header.shared
     elif header.kind == "raw":
         counts.raw[header.code] += 1
-    if buffers:
+    if buffers and not header.shared:
         queued_s = header.queued_s - header.cores_s + link_s
         counts.took(queued_s + header.throttled_s + header.read_s)
         counts.tier_bytes[header.tier] += length

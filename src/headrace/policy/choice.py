@@ -57,7 +57,8 @@ def job_to_yield(
     """Return the job whose latest ready sample is to be dropped for ``nbytes`` of ``item``.
 
     Its own job, when that keeps something less urgent; else the job furthest beyond its
-    share, if ``item``'s job stays within its own. A silent job has no share.
+    share, if ``item``'s job stays within its own and does not need the same sooner. A silent job
+    has no share.
     """
     job = jobs[item.visit.job]
     own = job.latest_ready()
@@ -73,6 +74,17 @@ def job_to_yield(
     others = [
         (excess[name], name)
         for name, other in jobs.items()
-        if excess[name] > 0 and other.latest_ready() is not None
+        if excess[name] > 0
+        and (ready := other.latest_ready()) is not None
+        and not _is_needed_sooner(ready, item)
     ]
     return jobs[max(others)[1]] if others else None
+
+
+def _is_needed_sooner(ready: Item, item: Item) -> bool:
+    """Return whether ``item``'s job shares what lies ready, for a step not after ``item``'s."""
+    sharers = ready.result.items if ready.result else []
+    return any(
+        sharer.visit.job == item.visit.job and sharer.visit.step <= item.visit.step
+        for sharer in sharers
+    )

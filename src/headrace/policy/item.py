@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from headrace.policy.lookahead_events import Planned, Visit
+
+Content: TypeAlias = tuple[str, int, int]
+"""(recipe, sample, epoch): decides the bytes of a prepared sample, whatever job it is for."""
 
 State = Literal["planned", "fetching", "running", "ready", "missing"]
 """``fetching``: not to be started before its bytes are nearer."""
@@ -22,26 +25,36 @@ class Waiter:
 
 @dataclass(slots=True, eq=False)
 class Result:
-    """What one task makes: memory from its start until it was sent or is not wanted."""
+    """What one task makes, for one visit or several: memory until the last of them has had it."""
 
     ticket: int
-    item: Item
+    visit: Visit
+    """The visit that it was started for."""
+
+    content: Content | None
     nbytes: int
     """Bytes reserved, or held once it is made [bytes]."""
 
     started: float
+    cost_s: float
+    jobs: tuple[str, ...]
+    """Whose memory it is, in equal parts."""
 
-    @property
-    def job(self) -> str:
-        """The job whose memory it is."""
-        return self.item.visit.job
+    items: list[Item] = field(default_factory=list)
+    """The visits that still need it."""
+
+    sending: int = 0
+    """Requests to which it is on its way."""
+
+    served: bool = False
+    """It was sent, or is being sent, at least once."""
 
     def remaining_s(self, now: float) -> float:
         """Return how long until it is made, by the estimate [s]."""
-        return max(0.0, self.started + self.item.cost_s - now)
+        return max(0.0, self.started + self.cost_s - now)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Item:
     """One visit and what has become of it."""
 
@@ -62,6 +75,11 @@ class Item:
     """Nobody will want the result of the task that runs."""
 
     waiters: list[Waiter] = field(default_factory=list)
+
+    @property
+    def is_unstarted(self) -> bool:
+        """Whether it is foreseen, and no task makes it or has made it."""
+        return self.state in ("planned", "fetching")
 
     @property
     def urgency(self) -> float:

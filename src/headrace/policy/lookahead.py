@@ -14,6 +14,8 @@ Rules, in the order in which they win:
    an overloaded agent still makes what it can in time.
 5. A job whose quota of bandwidth is used up takes no worker; the others go on. Its samples
    that a request waits for are waited for longer: their raw bytes would be held back too.
+6. What is started for one job is made for all whose foreseen visits have the same content, and
+   kept until the last of them has had it or does not want it any more.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import math
 from collections import Counter
 
 from headrace.core.media import TierName
-from headrace.policy.choice import job_to_yield, next_to_start, reservation
+from headrace.policy.choice import next_to_start, reservation
 from headrace.policy.item import Item, Result, Waiter
 from headrace.policy.lookahead_events import (
     Action,
@@ -30,7 +32,6 @@ from headrace.policy.lookahead_events import (
     Asked,
     Broken,
     Crashed,
-    Drop,
     Event,
     FetchBegan,
     FetchEnded,
@@ -55,6 +56,7 @@ from headrace.policy.lookahead_events import (
     Visit,
 )
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
+from headrace.policy.memory_shares import MemoryShares
 from headrace.policy.patience import Patience
 from headrace.policy.results import Results
 from headrace.policy.throttle import Throttle
@@ -73,13 +75,13 @@ class Lookahead:
 
     def __init__(self, limits: LookaheadLimits) -> None:
         self._limits = limits
-        self._results = Results(limits.memory, limits.block)
-        self._memory = self._results.memory
+        self._memory = MemoryShares(limits.memory, limits.block)
         self._workers = WorkerShares()
         self._allowed = limits.workers
         self._transform = True
         self._busy_reason = ""
         self._jobs: dict[str, JobWindow] = {}
+        self._results = Results(self._memory, self._jobs)
         self._patience = Patience()
         self._throttle = Throttle(limits.burst_s)
         self._counts: Counter[str] = Counter()
@@ -146,11 +148,11 @@ class Lookahead:
             jobs=len(self._jobs),
             running=len(self._results.running),
             waited=waited,
-            ready=states["ready"],
+            ready=self._results.ready,
             planned=states["planned"],
             memory_used_bytes=self._memory.used,
             memory_budget_bytes=self._memory.budget,
-            counts=dict(self._counts),
+            counts={**self._counts, "dropped": self._results.dropped},
         )
 
     def _react(self, event: Event, now: float) -> list[Action]:  # noqa: PLR0911, PLR0912 - one per event
@@ -160,7 +162,7 @@ class Lookahead:
             case Finished():
                 return self._finished(event)
             case Sent():
-                self._results.sent(event.ticket)
+                return self._results.sent(event.ticket)
             case GuardDecided():
                 return self._guard(event)
             case GrowAsked():
@@ -201,26 +203,30 @@ class Lookahead:
             job.change(event, now)
         if job.raw_only:
             return self._empty(job, job.raw_only)
-        job.extend()
+        self._extend(job)
         return self._release_over(job)
 
     def _follow(self, event: PlanChanged) -> None:
         job = self._jobs[event.job]
         job.follow(event.plan)
-        job.extend()
+        self._extend(job)
 
     def _change_mode(self, event: ModeChanged) -> list[Action]:
         job = self._jobs[event.job]
         job.raw_only = event.raw_only
         if job.raw_only:
             return self._empty(job, job.raw_only)
-        job.extend()
+        self._extend(job)
         return []
 
     def _remove(self, event: JobRemoved) -> list[Action]:
-        job = self._jobs.pop(event.job)
+        job = self._jobs[event.job]
         self._workers.forget(event.job)
-        return self._empty(job, "the job was removed from this agent")
+        actions = self._empty(job, "the job was removed from this agent")
+        for item in job.items.values():
+            self._results.leave(item)  # those that run
+        del self._jobs[event.job]
+        return actions
 
     def _empty(self, job: JobWindow, reason: str) -> list[Action]:
         """Answer everyone with raw bytes and keep nothing that was prepared."""
@@ -239,6 +245,10 @@ class Lookahead:
         else:
             job.take_up(event.visits)
 
+    def _extend(self, job: JobWindow) -> None:
+        for item in job.extend():
+            self._results.join(job, item)
+
     def _release_over(self, job: JobWindow) -> list[Action]:
         return [action for item in job.over() for action in self._discard(job, item)]
 
@@ -247,12 +257,7 @@ class Lookahead:
             item.abandoned = True
             return []
         job.forget(item)
-        return [] if item.result is None else self._drop(item.result)
-
-    def _drop(self, result: Result) -> list[Action]:
-        self._results.drop(result)
-        self._counts["dropped"] += 1
-        return [Drop(ticket=result.ticket)]
+        return [] if item.result is None else self._results.settle(self._results.leave(item))
 
     # Requests
 
@@ -263,6 +268,8 @@ class Lookahead:
         queue_s = self._queue_s(now)
         for sample, epoch in zip(event.samples, event.epochs, strict=True):
             item = job.add(event.step, job.plan.foresee(sample, epoch))
+            if not event.raw:
+                self._results.join(job, item)
             answer = self._answer_now(job, item, event)
             if answer is None and self._needs_s(item, queue_s, now) > event.wait_s:
                 answer = self._raw(job, item, event.request, *_LATE)
@@ -272,7 +279,7 @@ class Lookahead:
             if item.state == "planned":
                 queue_s += item.cost_s / max(self._allowed, 1)
             self._wait(job, item, event, now)
-        job.extend()
+        self._extend(job)
         return actions
 
     def _answer_now(self, job: JobWindow, item: Item, event: Asked) -> list[Action] | None:
@@ -379,9 +386,19 @@ class Lookahead:
 
     def _serve(self, job: JobWindow, item: Item, request: int, *, ready: bool) -> list[Action]:
         job.forget(item)
-        ticket = self._results.send(item)
+        result = self._results.send(item)
+        shared = result.visit.job != job.name
         self._counts["ready" if ready else "waited"] += 1
-        return [Serve(request=request, visit=item.visit, ticket=ticket, ready=ready)]
+        self._counts["shared"] += shared
+        return [
+            Serve(
+                request=request,
+                visit=item.visit,
+                ticket=result.ticket,
+                ready=ready,
+                shared=shared,
+            )
+        ]
 
     def _raw(
         self, job: JobWindow, item: Item, request: int, code: str, reason: str
@@ -420,7 +437,7 @@ class Lookahead:
             if self._is_held(job, item, now):
                 blocked.add(job.name)
                 continue
-            actions += self._make_room(item, nbytes, now)
+            actions += self._results.make_room(item, nbytes, now)
             if self._memory.has_room(nbytes):
                 actions.append(self._start_one(job, item, nbytes, now))
             else:
@@ -447,7 +464,7 @@ class Lookahead:
         item.held_since = None
         if self._throttle.active and self._throttle.limits(job.name):
             self._throttle.pay(job.name, job.plan.stored(item.visit.sample), now)
-        result = self._results.start(item, nbytes, now)
+        result = self._results.start(job, item, nbytes, now)
         self._workers.spend(job.name, item.cost_s, now)
         self._counts["started"] += 1
         return Start(ticket=result.ticket, visit=item.visit, nbytes=nbytes, throttled_s=throttled_s)
@@ -455,12 +472,15 @@ class Lookahead:
     def _finished(self, event: Finished) -> list[Action]:
         result = self._results.finish(event.ticket, event.nbytes)
         self._counts["finished"] += 1
-        item = result.item
-        job = self._owner(item)
-        if job is None or item.abandoned:
-            if job is not None:
-                job.forget(item)
-            return self._drop(result)
+        actions = [a for item in list(result.items) for a in self._made(item, event)]
+        return actions + self._results.settle(result)
+
+    def _made(self, item: Item, event: Finished) -> list[Action]:
+        job = self._jobs[item.visit.job]
+        if item.abandoned:
+            job.forget(item)
+            self._results.leave(item)
+            return []
         planned = item.planned
         job.estimates.learn(
             planned.kind,
@@ -469,7 +489,6 @@ class Lookahead:
             foreseen_bytes=planned.nbytes,
             nbytes=event.nbytes,
         )
-        job.keep_ready(item)
         return self._hand_over(job, item)
 
     def _hand_over(self, job: JobWindow, item: Item) -> list[Action]:
@@ -480,27 +499,29 @@ class Lookahead:
         return [*self._serve(job, item, first.request, ready=False), *rest]
 
     def _broken(self, event: Broken) -> list[Action]:
-        item = self._results.end(event.ticket).item
-        job = self._owner(item)
-        if job is None:
-            return []
+        items = self._results.end(event.ticket).items
+        return [action for item in items for action in self._cannot_be_made(item, event)]
+
+    def _cannot_be_made(self, item: Item, event: Broken) -> list[Action]:
         item.state, item.code, item.reason = "missing", event.code, event.reason
         waiters, item.waiters = item.waiters, []
         if waiters:
-            job.forget(item)
+            self._jobs[item.visit.job].forget(item)
         return [action for waiter in waiters for action in self._missing(item, waiter.request)]
 
     def _crashed(self, event: Crashed) -> list[Action]:
-        item = self._results.end(event.ticket).item
+        items = self._results.end(event.ticket).items
         self._counts["crashed"] += 1
-        job = self._owner(item)
-        if job is None:
-            return []
+        return [action for item in items for action in self._try_again(item, event.reason)]
+
+    def _try_again(self, item: Item, reason: str) -> list[Action]:
+        """Plan an item anew that took its worker down, unless it did so too often."""
+        job = self._jobs[item.visit.job]
         item.crashes += 1
         if item.crashes >= self._limits.crashes:
             job.crash(item.visit.sample)
             job.forget(item)
-            return self._raw_all(item, "crashed", event.reason)
+            return self._raw_all(item, "crashed", reason)
         if item.abandoned:
             job.forget(item)
         else:
@@ -509,44 +530,27 @@ class Lookahead:
 
     def _grow(self, event: GrowAsked, now: float) -> list[Action]:
         result = self._results.end(event.ticket)
-        item = result.item
-        job = self._owner(item)
         drops: list[Action] = []
-        if job is not None and not item.abandoned and event.nbytes <= self._memory.budget:
+        for item in result.items:
+            if item.abandoned or event.nbytes > self._memory.budget:
+                continue
             planned = item.planned
-            job.estimates.learn_size(
+            self._jobs[item.visit.job].estimates.learn_size(
                 planned.kind, foreseen_bytes=planned.nbytes, nbytes=event.nbytes
             )
-            drops += self._make_room(item, event.nbytes, now)
+            drops += self._results.make_room(item, event.nbytes, now)
             if self._memory.has_room(event.nbytes):
                 self._results.resume(result, event.nbytes)
                 return [*drops, Grow(ticket=event.ticket, nbytes=event.nbytes)]
-        return [*drops, *self._refuse(job, result)]
+        return [*drops, *self._refuse(result)]
 
-    def _refuse(self, job: JobWindow | None, result: Result) -> list[Action]:
-        item = result.item
+    def _refuse(self, result: Result) -> list[Action]:
         self._counts["refused"] += 1
-        if job is not None:
-            job.forget(item)
-        answers = self._raw_all(item, "busy", "its result does not fit in the agent's memory")
+        answers: list[Action] = []
+        for item in result.items:
+            self._jobs[item.visit.job].forget(item)
+            answers += self._raw_all(item, "busy", "its result does not fit in the agent's memory")
         return [Refuse(ticket=result.ticket), *answers]
-
-    def _owner(self, item: Item) -> JobWindow | None:
-        job = self._jobs.get(item.visit.job)
-        return job if job is not None and job.items.get(item.visit) is item else None
-
-    # Memory
-
-    def _make_room(self, item: Item, nbytes: int, now: float) -> list[Action]:
-        """Drop what is less urgent than ``item`` until ``nbytes`` are free, or nothing is left."""
-        actions: list[Action] = []
-        while not self._memory.has_room(nbytes):
-            owner = job_to_yield(self._jobs, self._memory, item, nbytes=nbytes, now=now)
-            victim = owner.latest_ready() if owner else None
-            if owner is None or victim is None:
-                break
-            actions += self._discard(owner, victim)
-        return actions
 
     # CPU
 

@@ -56,6 +56,13 @@ class Plan(Protocol):
         """Return the estimates of any sample, also of one that another agent prepares."""
         ...
 
+    def recipe(self, sample: int) -> str:
+        """Return what decides a prepared sample's bytes beside its number and epoch, or nothing.
+
+        Jobs whose recipes are equal share what is prepared.
+        """
+        ...
+
     def stored(self, sample: int) -> Stored:
         """Return where a sample would be read now: the only answer that may change with time.
 
@@ -165,7 +172,7 @@ class GrowAsked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sent:
-    """A served result has left; its memory is free."""
+    """A served result has left for one request."""
 
     ticket: int
 
@@ -282,7 +289,7 @@ class Refuse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drop:
-    """Free a finished ticket's memory; nobody will ask for it."""
+    """Free a finished ticket's memory: nobody needs it any more."""
 
     ticket: int
 
@@ -303,6 +310,9 @@ class Serve:
     ticket: int
     ready: bool
     """It lay ready when it was asked for."""
+
+    shared: bool
+    """It was made for another job: nothing was read for this one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -48,4 +48,4 @@ class LookaheadStatistics:
     memory_budget_bytes: int
     counts: dict[str, int]
     """``started``, ``finished``, ``dropped``, ``crashed``, ``refused``, ``ready``, ``waited``,
-    ``raw-CODE``, ``missing-CODE``: samples since the start."""
+    ``shared``, ``raw-CODE``, ``missing-CODE``: samples since the start."""

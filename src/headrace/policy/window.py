@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headrace.policy.estimate import Estimates
-from headrace.policy.item import Item, State, Waiter
+from headrace.policy.item import Content, Item, State, Waiter
 from headrace.policy.lookahead_events import Asked, JobChanged, Plan, Planned, Visit
 from headrace.policy.pace import Pace
 
@@ -58,6 +58,7 @@ class JobWindow:
         self.crashed: dict[int, None] = {}
         self._limits = limits
         self._steps: dict[int, list[Visit]] = {}
+        self._by_sample: dict[tuple[int, int], Item] = {}
         self._waited: Heap = []
         self._due: Heap = []
         self._overdue: Heap = []
@@ -102,12 +103,14 @@ class JobWindow:
         if abs(self.pace.step_time_s - self._keyed_with) > _REBUILD * self._keyed_with:
             self._rebuild()
 
-    def extend(self) -> None:
-        """Plan further steps while there are few."""
+    def extend(self) -> list[Item]:
+        """Plan further steps while there are few; return their new items."""
+        added: list[Item] = []
         while not self.raw_only and self._wants_more():
             for planned in self.plan.due(self._next):
-                self._add_planned(self._next, planned)
+                added += self._add_planned(self._next, planned)
             self._next += 1
+        return added
 
     def add(self, step: int, planned: Planned) -> Item:
         """Return the item of a visit, made if it is new."""
@@ -118,16 +121,33 @@ class JobWindow:
             item = Item(visit=visit, planned=planned, cost_s=cost_s)
             self.items[visit] = item
             self._steps.setdefault(step, []).append(visit)
+            self._by_sample.setdefault((visit.sample, visit.epoch), item)
         return item
 
     def forget(self, item: Item) -> None:
         """Take an item out; heap entries of it are skipped later."""
         self.items.pop(item.visit, None)
+        sample = item.visit.sample, item.visit.epoch
+        if self._by_sample.get(sample) is item:
+            del self._by_sample[sample]
         visits = self._steps.get(item.visit.step, [])
         if item.visit in visits:
             visits.remove(item.visit)
         if not visits:
             self._steps.pop(item.visit.step, None)
+
+    def content(self, item: Item) -> Content | None:
+        """Return what decides the bytes of a sample; None: no other job may have them."""
+        visit = item.visit
+        if self.raw_only or not item.planned.prepare or visit.sample in self.crashed:
+            return None
+        recipe = self.plan.recipe(visit.sample)
+        return (recipe, visit.sample, visit.epoch) if recipe else None
+
+    def unstarted(self, sample: int, epoch: int) -> Item | None:
+        """Return the first visit of a sample, unless it is started or not foreseen."""
+        item = self._by_sample.get((sample, epoch))
+        return item if item is not None and item.is_unstarted else None
 
     def wait(self, item: Item, waiter: Waiter) -> None:
         """Let a request wait for an item."""
@@ -179,13 +199,15 @@ class JobWindow:
 
     def keep_ready(self, item: Item) -> None:
         """Note that an item lies ready."""
-        item.state = "ready"
         self._push(self._latest_ready, -item.visit.step, item)
 
     def latest_ready(self) -> Item | None:
-        """Return the ready item that is due last: the one to drop when memory is short."""
+        """Return the ready item that is due last: the one to drop when memory is short.
+
+        One that is being sent to another job is none: its memory would not be free.
+        """
         heap = self._latest_ready
-        while heap and not self._is_live(heap[0][2], "ready"):
+        while heap and not self._is_droppable(heap[0][2]):
             heapq.heappop(heap)
         return heap[0][2] if heap else None
 
@@ -231,13 +253,15 @@ class JobWindow:
             return True
         return ahead < self._limits.max_steps and len(self.items) < self._limits.max_items
 
-    def _add_planned(self, step: int, planned: Planned) -> None:
+    def _add_planned(self, step: int, planned: Planned) -> list[Item]:
         if planned.sample in self.crashed or not planned.prepare:
-            return
+            return []
         known = len(self.items)
         item = self.add(step, planned)
-        if len(self.items) > known:
-            self._push(self._due, self._key(item), item)
+        if len(self.items) == known:
+            return []
+        self._push(self._due, self._key(item), item)
+        return [item]
 
     def _key(self, item: Item) -> float:
         return item.visit.step * self._keyed_with - item.cost_s
@@ -265,6 +289,9 @@ class JobWindow:
 
     def _is_live(self, item: Item, state: State) -> bool:
         return item.state == state and self.items.get(item.visit) is item
+
+    def _is_droppable(self, item: Item) -> bool:
+        return self._is_live(item, "ready") and item.result is not None and not item.result.sending
 
     def _push(self, heap: Heap, key: float, item: Item) -> None:
         self._count += 1

@@ -95,6 +95,9 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ready: bool = False
     """The sample lay ready when it was asked for."""
 
+    shared: bool = False
+    """It was made for another job: nothing was read for this one."""
+
     reason: str = ""
     """Why raw or missing, for people."""
 
