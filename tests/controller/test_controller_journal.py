@@ -159,6 +159,19 @@ def test_a_controller_that_ends_says_what_it_could_not_write(
     assert "1 changes could not be written" in caplog.text
 
 
+def test_a_controller_that_ends_without_its_file_says_that_all_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "j.db"
+    busy(path).close()
+    assert "lost" not in caplog.text
+    journal = busy(path)
+    path.unlink()
+    path.mkdir()
+    journal.close()
+    assert "all that it held is lost" in caplog.text
+
+
 def healthz(controller: LocalController) -> str:
     client = http.client.HTTPConnection(controller.address.removeprefix("http://"), timeout=10)
     client.request("GET", "/healthz")

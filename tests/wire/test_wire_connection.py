@@ -174,6 +174,15 @@ def test_a_refusal_carries_its_code_and_sentence() -> None:
     assert caught.value.code == "outside-roots"
 
 
+def test_a_refusal_of_something_else_says_what_to_look_at() -> None:
+    with (
+        scripted(plain(b"<html>", "404 Not Found")) as (_, endpoint),
+        connected(endpoint) as connection,
+        pytest.raises(RefusedError, match="status 404 without a reason; is it the agent's port"),
+    ):
+        connection.call("GET", "/", Pong)
+
+
 @pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", plain(b"<html>")])
 def test_something_else_behind_the_address_is_a_protocol_error(answer: bytes) -> None:
     with (

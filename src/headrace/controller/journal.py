@@ -137,6 +137,8 @@ class Journal:
         self._ending.set()
         if self._path is not None:
             self._writer.join(BUSY_S + RETRY_S)
+            if _identity(self._path) != self._identity:
+                log.error("the journal %s is gone: all that it held is lost", self._path)
             self._connection.close()
             if lost := len(self._unwritten):
                 log.error("%d changes could not be written to %s: they are lost", lost, self._path)
