@@ -105,7 +105,7 @@ class Jobs(Mapping[str, Job]):
         return len(self._jobs)
 
     @property
-    def host_count(self) -> int:
+    def announced_hosts(self) -> int:
         """Hosts of all jobs that announced themselves."""
         return sum(len(job.hosts) for job in self._jobs.values())
 
@@ -188,7 +188,7 @@ class Jobs(Mapping[str, Job]):
         return gone
 
     def _require_room_for_host(self) -> None:
-        if self.host_count >= MOST_HOSTS:
+        if self.announced_hosts >= MOST_HOSTS:
             raise ReportError(
                 f"there are {MOST_HOSTS} hosts already; let each keep its name, and end those "
                 "that do not train any more with DELETE"

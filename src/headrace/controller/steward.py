@@ -330,7 +330,7 @@ class Steward:
         """Divide all quotas anew."""
         self._shares.divide(self.books.standing, self.jobs, self.agents)
         self._crossing = crossing(self.agents.values())
-        self._least_period_s = self.jobs.host_count / self.limits.most_reports_per_s
+        self._least_period_s = self.jobs.announced_hosts / self.limits.most_reports_per_s
 
     def _answer(
         self, name: str, host: str, step_time_s: float, wait_s: float = 0.0
