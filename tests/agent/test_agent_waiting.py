@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from client_for_tests import Job, make_dataset
 
+from headrace.agent.coretime import SCHEDSTAT, CoreTime
 from headrace.agent.local import LocalAgent
 from headrace.agent.usage import Effort
 from headrace.transform import ops
@@ -16,7 +18,7 @@ from headrace.transform.pipeline import Pipeline
 ONE_WORKER = ("--workers", "1", "--cpu-threshold", "1", "--allow-op", "ops_for_tests:*")
 
 
-def test_waiting_for_a_worker_that_transforms_is_told_apart_from_waiting_for_storage(
+def test_waiting_for_a_worker_on_a_core_is_told_apart_from_waiting_for_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
@@ -35,6 +37,26 @@ def test_waiting_for_a_worker_that_transforms_is_told_apart_from_waiting_for_sto
 
 
 def test_workers_are_judged_by_what_they_did_since_a_sample_was_asked_for() -> None:
-    before = Effort(read_s=5.0, transform_s=1.0)
-    assert before.transforming_since(before) == 0.0
-    assert before.plus(1.0, 3.0).transforming_since(before) == 0.75
+    before = Effort(whole_s=6.0, cores_s=1.0)
+    assert before.on_cores_since(before) == 0.0
+    assert before.plus(4.0, 3.0).on_cores_since(before) == 0.75
+    assert before.plus(4.0, 9.0).on_cores_since(before) == 1.0
+
+
+@pytest.mark.parametrize("file", [SCHEDSTAT, Path("/proc/nothing")])
+def test_time_on_cores_is_told_apart_from_other_waits(file: Path) -> None:
+    cores = CoreTime(file)
+    begin_s = cores.seconds()
+    time.sleep(0.3)
+    slept_s = cores.seconds() - begin_s
+    until_s = time.thread_time() + 0.1
+    while time.thread_time() < until_s:
+        pass
+    assert slept_s < 0.1
+    assert cores.seconds() - begin_s >= slept_s + 0.08
+
+
+def test_waiting_in_line_for_a_core_is_waiting_for_cores(tmp_path: Path) -> None:
+    file = tmp_path / "schedstat"
+    file.write_text("2000000000 500000000 7\n")
+    assert CoreTime(file).seconds() == 2.5

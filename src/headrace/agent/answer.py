@@ -192,7 +192,7 @@ class _Sender:
         after_s = self._waited_s()
         known_s = done.read_s + done.transform_s + throttled_s
         queued_s = 0.0 if action.ready else max(0.0, after_s - known_s)
-        transforming = self._engine.effort.transforming_since(self._request.effort)
+        on_cores = self._engine.effort.on_cores_since(self._request.effort)
         header = FrameHeader(
             kind="tensor",
             sample=action.visit.sample,
@@ -201,7 +201,7 @@ class _Sender:
             fields=done.fields,
             digest=done.digest,
             queued_s=queued_s,
-            cores_s=queued_s * transforming,
+            cores_s=queued_s * on_cores,
             after_s=after_s,
             throttled_s=throttled_s,
             read_s=done.read_s,

@@ -431,7 +431,7 @@ class Engine:
 
     def _finish(self, done: Done) -> None:
         self.count_reading(self.prepared.finish(done), done.read_s)
-        self.effort = self.effort.plus(done.read_s, done.transform_s)
+        self.effort = self.effort.plus(done.read_s + done.transform_s, done.cores_s)
         self.handle(
             Finished(ticket=done.ticket, nbytes=done.nbytes, seconds=done.read_s + done.transform_s)
         )

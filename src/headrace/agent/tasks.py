@@ -101,6 +101,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     digest: int
     read_s: float
     transform_s: float
+    cores_s: float = 0.0
+    """How much of both it was on a core, or in line for one [s]."""
+
     passage: Passage = Passage()
     """What became of the task's errand."""
 

@@ -23,18 +23,18 @@ class Reading:
 class Effort(NamedTuple):
     """What an agent's workers have spent their time on, for all jobs together."""
 
-    read_s: float = 0.0
-    transform_s: float = 0.0
+    whole_s: float = 0.0
+    cores_s: float = 0.0
+    """Of that, on cores and in line for them; the rest is waiting for storage [s]."""
 
-    def plus(self, read_s: float, transform_s: float) -> Effort:
+    def plus(self, whole_s: float, cores_s: float) -> Effort:
         """Return it with one more sample."""
-        return Effort(self.read_s + read_s, self.transform_s + transform_s)
+        return Effort(self.whole_s + whole_s, self.cores_s + min(cores_s, whole_s))
 
-    def transforming_since(self, before: Effort) -> float:
-        """Return the part of the time since then that was transforming, 0 to 1."""
-        read_s, transform_s = self.read_s - before.read_s, self.transform_s - before.transform_s
-        whole_s = read_s + transform_s
-        return transform_s / whole_s if whole_s > 0 else 0.0
+    def on_cores_since(self, before: Effort) -> float:
+        """Return the part of the time since then that was spent on cores, 0 to 1."""
+        whole_s = self.whole_s - before.whole_s
+        return (self.cores_s - before.cores_s) / whole_s if whole_s > 0 else 0.0
 
 
 @dataclass(slots=True)

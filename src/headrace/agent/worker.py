@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.agent.arena import Extent, pieces
+from headrace.agent.coretime import CoreTime
 from headrace.agent.fasttier.through import Errand, Fetched, Passage, fetch
 from headrace.agent.roots import Located
 from headrace.agent.storages import SharedStorages
@@ -72,6 +73,7 @@ class Worker:
         self._sources: dict[int, OpenPipeline] = {}
         self._preparers: dict[int, Preparer] = {}
         self._storages = SharedStorages()
+        self._core_time = CoreTime()
 
     def run(self) -> None:
         """Serve until the agent closes the link."""
@@ -107,7 +109,9 @@ class Worker:
         return Proven(ticket=work.ticket, fingerprint=proof)
 
     def _make(self, task: Task) -> Done | Failed:
+        before_s = self._core_time.seconds()
         done, passage = self._prepare(task)
+        cores_s = self._core_time.seconds() - before_s
         fields, buffers = pack_fields(done.record)
         nbytes = sum(field.nbytes for field in fields)
         extents = self._room_for(task, nbytes)
@@ -123,6 +127,7 @@ class Worker:
             digest=payload_digest(buffers),
             read_s=done.read_s,
             transform_s=done.transform_s,
+            cores_s=cores_s,
             passage=passage,
         )
 

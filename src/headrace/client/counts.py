@@ -68,7 +68,7 @@ class Counts:
     """Time samples waited inside agents before their turn, summed [s]."""
 
     cores_s: float = 0.0
-    """Of that, the time that they waited for workers that transformed others, summed [s]."""
+    """Of that, the time that they waited for cores, which worked on others, summed [s]."""
 
     link_s: float = 0.0
     """Time they were on their way from agents, behind others on the same links too, summed [s]."""

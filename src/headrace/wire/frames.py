@@ -72,7 +72,8 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How long it waited at the agent for others, from when it was asked for [s]."""
 
     cores_s: float = 0.0
-    """How much of that it waited for cores: workers transformed other samples [s]."""
+    """How much of that it waited for cores: workers were on them with other samples, or in line for
+    them [s]."""
 
     after_s: float | None = None
     """Time from being asked for to this frame [s]; what passes beyond it passes on the way. None:

@@ -43,7 +43,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=Tr
     """Waiting behind others for storage and links, on the way over these too, summed [s]."""
 
     cores_s: float = 0.0
-    """Waiting for workers that transformed others, summed [s]."""
+    """Waiting for cores, which worked on others, summed [s]."""
 
     throttled_s: float = 0.0
     read_s: float = 0.0
