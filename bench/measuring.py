@@ -40,27 +40,39 @@ class Options:
     json: Path | None
     """File for the report; in a directory it is called ``NAME.json``."""
 
+    repeats: int = 1
+    """How often everything is run, where the benchmark lets that be said."""
+
     switches: frozenset[str] = frozenset()
     """Those of the benchmark's own that were given."""
 
 
 def options(
-    arguments: Sequence[str] | None = None, *, switches: Mapping[str, str] = MappingProxyType({})
+    arguments: Sequence[str] | None = None,
+    *,
+    switches: Mapping[str, str] = MappingProxyType({}),
+    repeats: str = "",
 ) -> Options:
     """Read the command line.
 
     Args:
         arguments: The words; None: this program's.
         switches: Name → what it does, of the benchmark's own.
+        repeats: What is repeated, if the benchmark lets it be said how often.
     """
     parser = argparse.ArgumentParser(prog=" ".join(program()))
     parser.add_argument("--quick", action="store_true", help="end within a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report here")
     for name, does in switches.items():
         parser.add_argument(f"--{name}", action="store_true", help=does)
+    if repeats:
+        parser.add_argument("--repeats", type=int, default=1, metavar="N", help=f"of {repeats}")
     given = parser.parse_args(arguments)
     chosen = frozenset(name for name in switches if getattr(given, name))
-    return Options(quick=given.quick, json=given.json, switches=chosen)
+    often = given.repeats if repeats else 1
+    if often < 1:
+        parser.error(f"--repeats {often} measures nothing; give it 1 or more")
+    return Options(quick=given.quick, json=given.json, repeats=often, switches=chosen)
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +169,8 @@ def publish(report: Report, target: Path | None) -> None:
     """Print the tables and write the JSON object, if asked for."""
     console = Console()
     print_table(console, report.table)
-    print_table(console, _ratio_table(report))
+    if report.ratios:
+        print_table(console, _ratio_table(report))
     for table in report.further_tables:
         print_table(console, table)
     if target is not None:

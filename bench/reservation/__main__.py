@@ -6,7 +6,8 @@ the same figures each time, so there are no repeats: ``--seed`` of ``headrace si
 other mishaps. What the arbiter diagnoses is held against what was injected in a scenario of its
 own, where quotas are static and nothing is mended. ``--ablations`` also runs headrace without
 single abilities. ``--testbed`` instead runs a few jobs with real processes on an emulated cluster
-and in the simulator, and says how far apart they are; it needs root.
+and in the simulator, and says how far apart they are; ``--diagnosis`` holds against labels what
+real processes say of waits. Both need root, and ``--repeats``, for their runs differ.
 """  # noqa: D205 - one sentence
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,6 +24,9 @@ from bench.reservation.result import report_of
 from headrace.sim.contenders import ABLATIONS, BASELINE, BOUND, CONTENDERS, OURS, WATCHED
 from headrace.sim.contest import run_contest
 from headrace.sim.scenario import load_scenario
+
+if TYPE_CHECKING:
+    from bench.reservation.twin import Twin
 
 SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "reservation-32.toml"
 DIAGNOSIS = SCENARIO.with_name("diagnosis-32.toml")
@@ -32,7 +37,8 @@ QUICK = (BASELINE, "published", OURS, BOUND)
 
 SWITCHES = {
     "ablations": "also run headrace without single abilities",
-    "testbed": "compare the simulator with real processes (6 minutes, root)",
+    "testbed": "compare the simulator with real processes (6 minutes a repeat, root)",
+    "diagnosis": "count how many causes of waits real processes name (7 minutes a repeat, root)",
 }
 
 
@@ -40,6 +46,9 @@ def main(given: Options) -> None:
     """Measure and report."""
     if "testbed" in given.switches:
         compare(given)
+        return
+    if "diagnosis" in given.switches:
+        diagnose(given)
         return
     scenario, labelled = load_scenario(SCENARIO), load_scenario(DIAGNOSIS)
     names = (*CONTENDERS, *(ABLATIONS if "ablations" in given.switches else ()))
@@ -58,14 +67,36 @@ def compare(given: Options) -> None:
     from bench.reservation import testbed, twin
 
     scenario = twin.load_twin(testbed.SCENARIO)
-    if missing := testbed.lacking(scenario):
-        sys.stderr.write(f"the testbed is left out, as this machine lacks: {missing}\n")
+    if is_left_out(scenario):
         return
     if given.quick:
         scenario = twin.shortened(scenario)
     model = testbed.simulated(scenario)
-    publish(testbed.report_of(scenario, testbed.measured(scenario), model), given.json)
+    runs = [testbed.measured(scenario) for _ in range(given.repeats)]
+    publish(testbed.report_of(scenario, runs, model), given.json)
+
+
+def diagnose(given: Options) -> None:
+    """Hold what real processes say of waits against what was injected."""
+    from bench.reservation import diagnosis, twin
+
+    scenarios = [twin.load_twin(path) for path in diagnosis.SCENARIOS]
+    if is_left_out(scenarios[0]):
+        return
+    if given.quick:
+        scenarios = [twin.shortened(scenario) for scenario in scenarios]
+    runs = [[diagnosis.measured(one) for one in scenarios] for _ in range(given.repeats)]
+    publish(diagnosis.report_of(scenarios, runs), given.json)
+
+
+def is_left_out(scenario: Twin) -> bool:
+    """Say so if this machine cannot emulate a cluster."""
+    from bench.reservation import testbed
+
+    if missing := testbed.lacking(scenario):
+        sys.stderr.write(f"the testbed is left out, as this machine lacks: {missing}\n")
+    return bool(missing)
 
 
 if __name__ == "__main__":
-    main(options(switches=SWITCHES))
+    main(options(switches=SWITCHES, repeats="runs with real processes"))

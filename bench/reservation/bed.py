@@ -8,7 +8,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
@@ -16,10 +16,21 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from PIL import Image
 
 from bench.reservation.governor import PORT, GovernorPlan, read_decisions
-from bench.reservation.trainee import TraineePlan
-from bench.reservation.twin import DISK, LINK, JobRestart, Taken, Twin, link_mbit_per_s, seed_of
+from bench.reservation.trainee import TraineePlan, pipeline_of
+from bench.reservation.twin import (
+    DISK,
+    LINK,
+    Busy,
+    Job,
+    JobRestart,
+    Taken,
+    Twin,
+    link_mbit_per_s,
+    seed_of,
+)
 from headrace import Loader
 from headrace.core.errors import RemoteError
 from headrace.dataset.build import build_index
@@ -38,7 +49,8 @@ from testbed.patience import until
 REPOSITORY = Path(__file__).parents[2]
 
 FAILED_S = 0.005
-"""A batch that is not there within this time was not there; handing one over takes less [s]."""
+"""A batch that is not there within this time was not there, unless the queue was full: handing
+one over takes less but on a busy machine [s]."""
 
 BEGIN_S = 2.0
 """From the start of the jobs' processes until the scenario's clock says 0 [s]."""
@@ -157,6 +169,8 @@ class ReservationBed:
         for taken in twin.congestion:
             mbit_per_s = link_mbit_per_s(twin.link_bytes_per_s - taken.bytes_per_s)
             yield from _while(taken, faults.link_slowed(self.storage, mbit_per_s), lasting)
+        for busy in twin.busy:
+            yield from _while(busy, _burning(self.storage, busy.percent_of_core), lasting)
 
     # Its parts
 
@@ -186,6 +200,7 @@ class ReservationBed:
             title=name,
             batch_size=job.batch_size,
             seed=seed_of(name),
+            pictures=job.picture_pixels > 0,
             queue_batches=job.queue_batches,
             step_time_s=job.step_time_s,
             asks_at_s=asks_at_s or self._began_s + job.initialise_s,
@@ -242,7 +257,8 @@ class ReservationBed:
         for name in self.twin.jobs:
             folder = self._folder(name)
             folder.mkdir()
-            _write_shard(folder / "shard.tar", sample_sizes(self.twin.dataset(name)).tolist())
+            sizes = sample_sizes(self.twin.dataset(name)).tolist()
+            _write_shard(folder / "shard.tar", sizes, self.twin.jobs[name])
             storage = open_storage(str(folder))
             build_index(storage).save(storage)
             storage.close()
@@ -251,6 +267,7 @@ class ReservationBed:
         job = self.twin.jobs[name]
         with Loader(
             str(self._folder(name)),
+            pipeline=pipeline_of(pictures=job.picture_pixels > 0),
             batch_size=job.batch_size,
             seed=seed_of(name),
             controller="",
@@ -286,7 +303,8 @@ class ReservationBed:
     ) -> tuple[int, float, float, bool, float, int, int, float, float]:
         wait_s, begin_s = step["wait_s"], step["begin_s"] - self._began_s
         computed_s = max(step["step_s"] - wait_s, 0.0)
-        failed = wait_s > FAILED_S
+        capacity = list(self.twin.jobs.values())[job].queue_batches
+        failed = wait_s > FAILED_S and step["queue_batches"] < capacity
         return (
             job,
             begin_s + wait_s,
@@ -315,7 +333,15 @@ def end(process: Popen[bytes]) -> None:
         process.wait(ENDING_S)
 
 
-def _while(taken: Taken, fault: AbstractContextManager[None], lasting: ExitStack) -> Iterator[_Due]:
+@contextmanager
+def _burning(host: Host, percent_of_core: float) -> Iterator[None]:
+    with faults.burn_cpu(host, percent_of_core):
+        yield
+
+
+def _while(
+    taken: Taken | Busy, fault: AbstractContextManager[None], lasting: ExitStack
+) -> Iterator[_Due]:
     """Yield the begin and the end of a fault, which ends with ``lasting`` at the latest."""
     one = ExitStack()
     lasting.push(one)
@@ -329,10 +355,20 @@ def _launch(host: Host, module: str, plan: msgspec.Struct, log: Path | None = No
     return host.launch(argv, env={**os.environ, "PYTHONPATH": path}, log=log)
 
 
-def _write_shard(file: Path, sizes: Sequence[float]) -> None:
-    """Write a WebDataset shard of texts of these sizes."""
+def _write_shard(file: Path, sizes: Sequence[float], job: Job) -> None:
+    """Write a WebDataset shard of texts, or of pictures, of these sizes."""
+    picture = _picture(job.picture_pixels) if job.picture_pixels else b""
+    ending, filler = ("jpg", b"\0") if picture else ("txt", b"h")
     with tarfile.open(file, "w") as shard:
         for number, size in enumerate(np.rint(sizes).astype(int).tolist()):
-            entry = tarfile.TarInfo(f"{number:06}.txt")
-            entry.size = size
-            shard.addfile(entry, io.BytesIO(b"h" * size))
+            entry = tarfile.TarInfo(f"{number:06}.{ending}")
+            entry.size = max(size, len(picture))
+            shard.addfile(entry, io.BytesIO(picture.ljust(size, filler)))
+
+
+def _picture(pixels: int) -> bytes:
+    """Return a JPEG; what follows its end is no part of it to a decoder."""
+    small = np.random.default_rng(pixels).integers(0, 255, (pixels // 8, pixels // 8, 3), np.uint8)
+    encoded = io.BytesIO()
+    Image.fromarray(small).resize((pixels, pixels)).save(encoded, "JPEG", quality=85)
+    return encoded.getvalue()

@@ -11,10 +11,13 @@ from typing import Any
 
 import msgspec
 
-from headrace import Loader
+from headrace import Loader, Pipeline, ops
 
 NEVER_BY_ITSELF_S = 120.0
 """So long an agent has for a sample before the trainer would read the disk past its limits [s]."""
+
+PICTURE_PIXELS = 64
+"""Width and height of what a picture is cropped to."""
 
 
 class TraineePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +27,7 @@ class TraineePlan(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     batch_size: int
     seed: int
+    pictures: bool
     queue_batches: int
     step_time_s: float
     asks_at_s: float
@@ -38,6 +42,7 @@ class TraineePlan(msgspec.Struct, frozen=True, kw_only=True):
     def loader_options(self) -> dict[str, Any]:
         """Return the options of its Loader, but for where it records."""
         return {
+            "pipeline": pipeline_of(pictures=self.pictures),
             "batch_size": self.batch_size,
             "seed": self.seed,
             "prefetch_steps": self.queue_batches,
@@ -50,6 +55,14 @@ class TraineePlan(msgspec.Struct, frozen=True, kw_only=True):
             "patience_s": NEVER_BY_ITSELF_S,
             "grace_s": NEVER_BY_ITSELF_S,
         }
+
+
+def pipeline_of(*, pictures: bool) -> Pipeline:
+    """Return what is done to a job's samples."""
+    steps = (
+        (ops.DecodeImage(scaled=False), ops.RandomResizedCrop(PICTURE_PIXELS)) if pictures else ()
+    )
+    return Pipeline(steps)
 
 
 def main(plan: TraineePlan) -> None:

@@ -40,7 +40,9 @@ STARTING_S = 2.0
 SHORT_S = 18.0
 """Length of a shortened scenario; both policies then take less than a minute [s]."""
 
-_COLD, _CONGESTED = MODES.index("cold-start"), MODES.index("congestion")
+_COLD, _CONGESTED, _ON_CORES = (
+    MODES.index(mode) for mode in ("cold-start", "congestion", "transform-bound")
+)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +55,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     size_spread: float = 1.0
     """Standard deviation of the logarithm of a sample's size."""
+    picture_pixels: int = 0
+    """Width and height of its pictures; 0: its samples are text, which no core works on."""
     queue_batches: int = 2
     initialise_s: float = STARTING_S + 0.2
     """From the start of its process until its first step asks for a batch [s]."""
@@ -81,6 +85,18 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     label_after_s: float = 3.0
 
 
+class Busy(msgspec.Struct, frozen=True, kw_only=True):
+    """Others use cores for a while; the agent's workers, which are nice, get what is left.
+
+    Only the emulated cluster has cores, those of the machine; no model has any.
+    """
+
+    at_s: float
+    until_s: float
+    percent_of_core: float
+    label_after_s: float = 3.0
+
+
 class Twin(msgspec.Struct, frozen=True, kw_only=True):
     """All of it."""
 
@@ -96,6 +112,7 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
     """Reads of others from the same disk; as nothing is cached, they congest it."""
     congestion: list[Taken] = []
     """Traffic of others on the storage host's link."""
+    busy: list[Busy] = []
 
     def needs(self) -> Needs:
         """Return what each job reads on average: what static quotas are set from [B/s]."""
@@ -198,6 +215,9 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
         for taken in (*self.scans, *self.congestion):
             end_s = taken.until_s + taken.label_after_s
             truths[(begun_s >= taken.at_s) & (begun_s < end_s)] |= 1 << _CONGESTED
+        for busy in self.busy:
+            end_s = busy.until_s + busy.label_after_s
+            truths[(begun_s >= busy.at_s) & (begun_s < end_s)] |= 1 << _ON_CORES
         for restart in self.restarts:
             own = recording.job == recording.jobs.index(restart.job)
             early = recording.iteration < restart.label_iterations
@@ -218,7 +238,13 @@ def shortened(twin: Twin) -> Twin:
     """Return a scenario with one restart and nothing else: for a look, not for figures."""
     early = msgspec.structs.replace(twin.restarts[0], at_s=SHORT_S / 2)
     return msgspec.structs.replace(
-        twin, duration_s=SHORT_S, warm_s=SHORT_S / 3, restarts=[early], scans=[], congestion=[]
+        twin,
+        duration_s=SHORT_S,
+        warm_s=SHORT_S / 3,
+        restarts=[early],
+        scans=[],
+        congestion=[],
+        busy=[],
     )
 
 

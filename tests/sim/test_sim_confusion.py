@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from headrace.policy.reservation.events import Mode
-from headrace.sim.confusion import AFTERMATH_S, Confusion, Statement, Stretch, confusion
+from headrace.sim.confusion import (
+    AFTERMATH_S,
+    Confusion,
+    Statement,
+    Stretch,
+    confusion,
+    together,
+)
 
 
 def _episode(mode: Mode, begin_s: float, end_s: float, *, hurt: bool = True) -> Stretch:
@@ -59,6 +66,15 @@ def test_how_long_an_episode_may_be_named_after_its_end_can_be_said() -> None:
     for aftermath_s, right in ((5.0, 0), (8.0, 1)):
         found = confusion(episode, said, until_s=1000.0, aftermath_s=aftermath_s)
         assert found.counts["thrash"]["thrash"] == right
+
+
+def test_several_runs_are_scored_as_one() -> None:
+    episode = [_episode("thrash", 100, 200)]
+    right, missed = (_found(episode, said) for said in (_said((110, "thrash"), (190, "none")), []))
+    found = together([right, missed, missed, missed])
+    assert found.counts["thrash"]["none"] == 3
+    assert found.scores["thrash"].recall == 0.25
+    assert together([right]) == right
 
 
 def test_a_statement_holds_until_the_end_of_the_run() -> None:

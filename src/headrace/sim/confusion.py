@@ -89,9 +89,16 @@ def confusion(
         for spell in said:
             if spell.begin_s >= from_s and not any(_common_s(spell, one) > 0 for one in true):
                 counts["none", spell.mode] += 1
-    scores: dict[str, ModeScore] = {}
-    scores |= {mode: _score(mode, counts) for mode in MODES if mode != "none"}
-    return Confusion(counts=_nested(counts), scores=scores)
+    return _scored(counts)
+
+
+def together(runs: Iterable[Confusion]) -> Confusion:
+    """Return several runs as one."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for run in runs:
+        for truth, row in run.counts.items():
+            counts.update({(truth, said): count for said, count in row.items()})
+    return _scored(counts)
 
 
 def _with_aftermath(episodes: Iterable[Stretch], aftermath_s: float) -> Iterator[Stretch]:
@@ -153,6 +160,12 @@ def _longest(spells: Sequence[Stretch], episode: Stretch, true: Sequence[Stretch
 
 def _nested(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
     return {truth: {said: counts.get((truth, said), 0) for said in MODES} for truth in MODES}
+
+
+def _scored(counts: Mapping[tuple[str, str], int]) -> Confusion:
+    scores: dict[str, ModeScore] = {}
+    scores |= {mode: _score(mode, counts) for mode in MODES if mode != "none"}
+    return Confusion(counts=_nested(counts), scores=scores)
 
 
 def _score(mode: Mode, counts: Mapping[tuple[str, str], int]) -> ModeScore:
