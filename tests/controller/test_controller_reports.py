@@ -191,6 +191,19 @@ def test_agents_reports_are_taken_once_and_in_order(desk: Desk) -> None:
         desk.steward.take_agent_report("n2", agent_report(0))
 
 
+def test_two_agents_of_one_name_are_told_of_once_and_one_that_starts_again_is_not(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    for boot in ("a0", "a0", "a1", "a1", "a2"):
+        desk.steward.announce_agent("n1", agent(boot=boot))
+    assert not caplog.records
+    for boot in ("a1", "a2", "a1", "a2"):
+        desk.steward.announce_agent("n1", agent(boot=boot, address=f"http://{boot}:1"))
+    (said,) = caplog.messages
+    assert "two agents are called 'n1', at http://a1:1 and http://10.0.0.1:7411:" in said
+    assert "--name" in said
+
+
 @pytest.mark.parametrize("nbytes", [-1, 10**400])
 def test_an_agents_number_that_cannot_be_true_is_refused(desk: Desk, nbytes: int) -> None:
     desk.steward.announce_agent("n1", agent())

@@ -30,6 +30,12 @@ class Agent:
     seen: float
     """When it was heard of [s, monotonic]."""
 
+    replaced: AgentAnnounced | None = None
+    """The start of it that this one took the place of."""
+
+    returns: int = 0
+    """How often one that had been replaced came back: two agents share the name."""
+
     confirmed: bool = True
     """It told this controller what it enforces; False when only the journal knows of it."""
 
@@ -63,6 +69,15 @@ class Agent:
     def used_of(self, tier: TierName) -> float:
         """Return what all jobs read of a tier there [B/s]."""
         return sum(self.use.get(tier, {}).values())
+
+    def follow(self, before: Agent) -> None:
+        """Take over what is known of the agent under its name before."""
+        self.ordered, self.use, self.sent = before.ordered, before.use, before.sent
+        self.replaced, self.returns = before.replaced, before.returns
+        if self.announced.boot != before.announced.boot:
+            came_back = before.replaced is not None and self.announced.boot == before.replaced.boot
+            self.returns += came_back
+            self.replaced = before.announced
 
     def forget_job(self, job: str) -> None:
         """Forget what a job that ended did and was allowed."""
@@ -118,7 +133,7 @@ class Agents(Mapping[str, Agent]):
             )
         agent = Agent(name, message, now, now, enforced=dict(message.enforced))
         if known is not None:
-            agent.ordered, agent.use, agent.sent = known.ordered, known.use, known.sent
+            agent.follow(known)
         agent.use = agent.use or _by_tier(message.enforced)
         self._agents[name] = agent
         return agent

@@ -8,6 +8,7 @@ with, so that a restart moves no quota.
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import time
@@ -45,6 +46,8 @@ from headrace.wire.control import (
     HealthReport,
     JobAnnounced,
 )
+
+log = logging.getLogger("headrace.controller.steward")
 
 MOST_BURSTS = 64
 """Checkpoints of one job at once; more are a sender that never ends any."""
@@ -197,6 +200,14 @@ class Steward:
         """
         check_agent(name, message)
         agent = self.agents.announce(name, message, self.clock.now())
+        if agent.replaced and agent.returns == 1:
+            log.warning(
+                "two agents are called %r, at %s and %s: each takes the other's place, and one "
+                "of them is not counted; give each a name of its own (--name)",
+                name,
+                message.address,
+                agent.replaced.address,
+            )
         agent.adopted = {
             job: quotas for job, quotas in message.enforced.items() if job not in self.jobs
         }
