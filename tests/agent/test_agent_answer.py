@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from client_for_tests import PLAIN, make_dataset
 from starlette.types import Message, Send
@@ -18,7 +19,7 @@ from headrace.agent.engine import Engine
 from headrace.agent.jobs import ServedSource
 from headrace.agent.raw import ByteBudget, RawReader
 from headrace.agent.registry import Registry
-from headrace.agent.tasks import Failed, Proven
+from headrace.agent.tasks import Done, Failed, Proven, Task
 from headrace.core.job import JobSpec, ScheduleSpec, SourceSpec
 from headrace.dataset.index import Index
 from headrace.dataset.location import SampleLocation
@@ -59,7 +60,7 @@ class Bench:
             spec=self.spec, world=2, cuts={"image": 2}, fingerprint=proof, roster=()
         )  # fmt: skip
 
-    async def answer(self, send: Send, samples: range) -> None:
+    async def answer(self, send: Send, samples: Sequence[int]) -> None:
         asked = FetchRequest(
             step=0, rank=0, world=1, samples=tuple(samples), epochs=(0,) * len(samples),
             consumed_step=-1, step_time_s=0.0, wait_s=1.0,
@@ -68,6 +69,13 @@ class Bench:
             self.engine, self.spec.id, asked, RawSource(self.reader, ByteBudget(1 << 30))
         )
         await Impatient(stream, patience_s=0.3)({"type": "http"}, _stays, send)
+
+    def finish(self, task: Task) -> None:
+        """Let a task end as if a worker had made a sample of a few bytes."""
+        done = Done(
+            ticket=task.ticket, cut=2, fields=(), nbytes=8, digest=0, read_s=0.0, transform_s=0.0
+        )  # fmt: skip
+        self.engine.pool._report(done)
 
 
 async def _stays() -> Message:
@@ -162,6 +170,39 @@ def test_golden_vectors_that_a_busy_host_could_not_make_are_tried_again_later(
     asyncio.run(play())
     assert len(seen) == 6
     assert seen[-1] == "stopped after 60 s"
+
+
+def test_a_client_that_leaves_holds_no_memory_of_what_it_was_to_have_twice(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "PROOF_PATIENCE_S", 0.0)
+    tasks: list[Task] = []
+
+    async def play() -> None:
+        bench = Bench(dataset, workers=1)
+        monkeypatch.setattr(bench.engine.pool, "submit", tasks.append)
+        for run in ("one", "another"):
+            bench.spec = msgspec.structs.replace(bench.spec, run=run)
+            await bench.registry.register(bench.spec.id, bench.message())
+            job = bench.engine.jobs[bench.spec.id]
+            job.proof.settle(bench.message().fingerprint)
+            bench.engine.change_mode(job)
+        made = tasks.pop()
+        bench.finish(made)
+        with pytest.raises(TimeoutError):
+            await bench.answer(
+                _stuck_from(lambda m: "body" in m["type"]), (made.sample, made.sample)
+            )
+        for name in list(bench.engine.jobs):
+            bench.engine.remove_job(name)
+        while tasks:
+            bench.finish(tasks.pop())
+        assert bench.engine.queue_statistics().counts["shared"] == 2
+        assert bench.engine.queue_statistics().memory_used_bytes == 0
+        bench.engine.close()
+        bench.reader.close()
+
+    asyncio.run(play())
 
 
 def test_idle_connections_of_many_ranks_take_no_place_from_requests() -> None:
