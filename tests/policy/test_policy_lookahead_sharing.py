@@ -27,6 +27,7 @@ from headrace.policy.lookahead_events import (
     Start,
     Tick,
 )
+from headrace.policy.window import WindowLimits
 
 
 def only(actions: list[Action], kind: type) -> list:
@@ -296,7 +297,37 @@ def test_a_job_shares_nothing_with_itself() -> None:
     bench = Bench(workers=1)
     bench.job(plan=alike())
     bench.finish_all(1)
-    assert not only(bench.ask(3, 0), Serve)
+    assert not only(bench.ask(3, 0, consumed=-1), Serve)
+    assert only(bench.ask(0, 0, consumed=-1), Serve)
+
+
+def test_what_is_being_sent_makes_no_room_and_is_kept_for_the_other() -> None:
+    bench = Bench(workers=1, memory=200 * KB)
+    two_jobs(bench)
+    bench.finish_all(2)
+    assert only(bench.ask(1, 1, job="one", consumed=-1), Serve)
+    assert not only(bench.ask(0, 77, job="two", consumed=-1), Drop)
+    assert bench.queue.statistics().ready == 2
+
+
+def test_a_job_that_came_later_gives_up_what_it_shares_for_what_is_more_urgent() -> None:
+    bench = Bench(workers=1, memory=300 * KB)
+    bench.job("one", alike())
+    bench.finish_all(3)
+    bench.job("two", alike())
+    (drop,) = only(bench.ask(0, 77, job="two", consumed=-1), Drop)
+    assert drop.ticket == 3, "of step 2"
+
+
+def test_what_jobs_share_counts_for_each_of_them_in_part() -> None:
+    bench = Bench(workers=1, memory=400 * KB, window=WindowLimits(max_steps=2))
+    two_jobs(bench)
+    bench.finish_all(2)
+    bench.job("alone", Steps(width=1, first=100))
+    bench.finish_all(2)
+    assert used(bench) == 400 * KB
+    actions = bench.ask(9, 77, job="two", consumed=-1)
+    assert not only(actions, Drop), "it has 100 of its 133 kB already"
 
 
 def test_a_job_with_two_visits_of_what_another_made_may_go() -> None:
