@@ -134,7 +134,7 @@ def test_waiting_behind_others_is_congestion_even_beside_some_throttling() -> No
     ]
     diagnosis = named(trace, after())
     assert diagnosis.mode == "congestion"
-    assert "behind others for 50% of their time" in diagnosis.reason
+    assert "waiting behind others takes 50% of preparing" in diagnosis.reason
 
 
 def test_a_host_whose_data_are_near_is_never_said_to_wait_for_a_link() -> None:
@@ -143,6 +143,30 @@ def test_a_host_whose_data_are_near_is_never_said_to_wait_for_a_link() -> None:
         for n in range(12)
     ]
     assert named(trace, after(nic_bytes_per_s=0)).mode == "none"
+
+
+def test_a_first_step_that_waits_is_a_cold_start_also_where_preparing_is_work_of_the_cpu() -> None:
+    busy = {"transform_share": 0.8, "queue_share": 0.7}
+    watcher = after(40, **busy)
+    assert named([indicators(iteration=0, queue_depth=0, **busy)], watcher).mode == "cold-start"
+    later = [indicators(iteration=n, queue_depth=0, transform_share=0.9) for n in range(1, 12)]
+    assert named(later, watcher).mode == "transform-bound"
+
+
+def test_waiting_for_cores_is_told_from_waiting_for_storage_however_short_the_reads() -> None:
+    usual = {"transform_share": 0.7, "queue_share": 0.3}
+    for cpu, mode in ((0.85, "transform-bound"), (0.2, "congestion")):
+        trace = [
+            indicators(
+                iteration=40 + n,
+                queue_depth=0,
+                transform_share=cpu,
+                queue_share=0.95,
+                io_latency_s=0.1,
+            )
+            for n in range(12)
+        ]
+        assert named(trace, after(**usual)).mode == mode
 
 
 def test_a_host_that_is_sent_much_less_than_is_read_for_it_may_wait_for_a_link() -> None:

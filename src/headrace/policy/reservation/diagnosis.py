@@ -71,6 +71,9 @@ class DiagnosisLimits:
     early: Ramp = Ramp(none=20.0, sure=10.0)
     """Iterations since the start of a cold start; it lasts longer while the cache fills."""
 
+    begun: Ramp = Ramp(none=3.0, sure=1.0)
+    """The same of a queue that had no time to fill, however its batches are prepared."""
+
     fresh: float = 0.7
     """How sure of a cold start we are while nothing is known that is usual for the host."""
 
@@ -106,7 +109,7 @@ class DiagnosisLimits:
     """Iterations in a row with a low queue that are long."""
 
     queued: Ramp = Ramp(none=0.1, sure=0.3)
-    """Part of an I/O's time that it waits behind others."""
+    """Part of a batch's preparation that is waiting behind others."""
 
     queued_more: Ramp = Ramp(none=0.05, sure=0.2)
     """That part less the usual one."""
@@ -123,7 +126,7 @@ less than they read."""
     does it where I/Os are slow apart from it."""
 
     hardly_queued: Ramp = Ramp(none=0.6, sure=0.3)
-    """Part of an I/O's time waiting behind others that leaves the cores to blame."""
+    """The same that leaves the cores to blame."""
 
     cpu: Ramp = Ramp(none=0.4, sure=0.6)
     """Part of a batch's preparation that is work of the CPU."""
@@ -196,7 +199,7 @@ class Diagnostician:
 def _cold_start(p: Picture, limits: DiagnosisLimits) -> float:
     if p.settled:
         return min(limits.early(p.iteration), limits.slow(p.latency_ratio))
-    fresh = min(limits.fresh, 1.0 - limits.cpu(p.cpu))
+    fresh = min(limits.fresh, max(limits.begun(p.iteration), 1.0 - limits.cpu(p.cpu)))
     first = max(fresh, limits.slow(p.latency_ratio), limits.cold_hits(p.hit_rate))
     fills = limits.refilling_hits(p.hits_over_usual) if p.known else float(p.hits_rise)
     return max(min(limits.early(p.iteration), first), min(fills, 1.0 - _loses(p, limits)))
@@ -230,7 +233,9 @@ def _congestion(p: Picture, limits: DiagnosisLimits) -> float:
 
 
 def _transform_bound(p: Picture, limits: DiagnosisLimits) -> float:
-    return min(limits.cpu(p.cpu), limits.hardly_queued(p.queued), limits.throttled(p.throttled))
+    had_time = 1.0 if p.settled else 1.0 - limits.begun(p.iteration)
+    hardly_queued = limits.hardly_queued(p.queued)
+    return min(limits.cpu(p.cpu), hardly_queued, limits.throttled(p.throttled), had_time)
 
 
 Rule = Callable[[Picture, DiagnosisLimits], float]
@@ -254,10 +259,10 @@ _REASONS: dict[Mode, Callable[[Picture], str]] = {
         f"{p.hits_over_usual:.0%} of the usual"
     ),
     "congestion": lambda p: (
-        f"I/Os wait behind others for {p.queued:.0%} of their time, usually "
+        f"waiting behind others takes {p.queued:.0%} of preparing, usually "
         f"{p.usual_queued:.0%}, and the queue has been low for {p.low_for} iterations"
     ),
     "transform-bound": lambda p: (
-        f"{p.cpu:.0%} of preparing is work of the CPU, I/Os wait for {p.queued:.0%} of their time"
+        f"{p.cpu:.0%} of preparing is work of the CPU, {p.queued:.0%} waiting behind others"
     ),
 }

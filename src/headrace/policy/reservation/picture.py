@@ -62,7 +62,7 @@ class Picture:
     """Bytes received from the network over bytes read; 1 where nothing was read."""
 
     queued: float
-    """Part of an I/O's time that it waited behind others, over the window."""
+    """Part of a batch's preparation that was waiting behind others, over the window."""
 
     usual_queued: float
     throttled: float
@@ -116,7 +116,7 @@ class Album:
         self._ratios.append(self._latency.ratio(free_s))
         self._fills.append(fill)
         self._rates.append(indicators.nic_bytes_per_s)
-        self._queues.append(indicators.queue_share)
+        self._queues.append(indicators.queue_share * (1.0 - indicators.transform_share))
         self._throttles.append(indicators.throttled_share)
         self._queued.observe(_mean(self._queues), keeps_up=keeps_up)
         self._low_for = self._low_for + 1 if fill < _SHALLOW else 0
