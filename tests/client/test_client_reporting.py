@@ -351,6 +351,27 @@ def test_a_step_that_is_long_in_coming_is_told_of_as_seldom_as_the_controller_as
     assert told == 1
 
 
+def test_a_step_that_the_quota_holds_up_for_long_is_told_people_once(
+    dataset: Path,
+    controller: FakeController,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(reporting, "STALL_EVERY_S", 0.05)
+    monkeypatch.setattr(reporting, "HELD_S", 0.3)
+    controller.answer = starved(stall_every_s=0.05)
+    with loading(dataset, controller) as loader:
+        _wait_until_limited(loader)
+        trainer = threading.Thread(target=lambda: next(iter(loader)))
+        trainer.start()
+        controller.wait_for(lambda: len(controller.reports) >= 12)
+        controller.answer = starved(quotas={})
+        trainer.join(20)
+    (said,) = [message for message in caplog.messages if "quota" in message]
+    assert "step 0 has not come" in said
+    assert "headrace jobs" in said
+
+
 def starved(**changes: Any) -> HealthAnswer:
     """An answer that lets hardly anything be read, unless told otherwise."""
     usual = {"score": 5.0, "level": "critical", "mode": "none", "quotas": {"hdd": 1.0}}

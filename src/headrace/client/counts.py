@@ -98,6 +98,10 @@ class Counts:
             setattr(self, item.name, value + getattr(other, item.name))
 
 
+_TELLING_S = 0.1
+"""Less of a wait for the quota is not worth a line [s]."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochSummary:
     """One epoch, as far as it was delivered."""
@@ -124,8 +128,14 @@ class EpochSummary:
             f"local {counts.local}",
             f"  substituted {counts.substituted}, dropped {counts.dropped}",
         ]
+        if counts.throttled_s >= _TELLING_S:
+            lines.insert(
+                1,
+                f"  reads waited {counts.throttled_s:.2f} s for the job's quota, summed over "
+                "samples made at once",
+            )
         if counts.beside:
-            lines.insert(2, f"  asked of an agent beside their bytes {counts.beside}")
+            lines.insert(-1, f"  asked of an agent beside their bytes {counts.beside}")
         lines += [f"  {item.key}: {item.reason}" for item in self.replaced[:10]]
         if len(self.replaced) > 10:
             lines.append(f"  … and {len(self.replaced) - 10} more in .replaced")

@@ -36,6 +36,9 @@ STALL_EVERY_S = 1.0
 """A step that is waited for is told of before it comes, as often as this, or as the controller
 says [s]."""
 
+HELD_S = 30.0
+"""Longest wait for a step that the job's quota holds up before people are told, once [s]."""
+
 MOST_MOMENTS = 4096
 """Steps that may wait for the thread; of more, the oldest are not told."""
 
@@ -86,6 +89,7 @@ class Reporter:
         self._asked: tuple[int, float] | None = None
         """The step that the loop waits for, and since when."""
 
+        self._has_told_held = False
         self._first_step = 0
         self._announced_step: int | None = None
         self._voice: Voice | None = None
@@ -235,7 +239,16 @@ class Reporter:
         """Return what there is to tell of a step that is still waited for."""
         step, since = self._asked or (self._next_step(), now)
         waited_s = now - since
-        counts = Counts(throttled_s=waited_s if self._limiter.held.is_on() else 0.0)
+        is_held = self._limiter.held.is_on()
+        if is_held and waited_s > HELD_S and not self._has_told_held:
+            self._has_told_held = True
+            logger.warning(
+                "step %d has not come for %.0f s: the job's quota holds its reads back; "
+                "`headrace jobs` shows what others have, and `loader.summary()` adds up the wait",
+                step,
+                waited_s,
+            )
+        counts = Counts(throttled_s=waited_s if is_held else 0.0)
         return Moment(self._iterations, step, waited_s, 0, counts)
 
     def _obey(self, voice: Voice) -> None:
