@@ -71,6 +71,7 @@ def test_a_job_is_announced_with_what_it_will_read(
         told = controller.announced[0]
         whole = loader.job.lengths(loader.job.schedule.batch(0).samples).sum()
     assert (told.title, told.weight, told.world, told.hosts) == ("vision", 2.5, 1, 1)
+    assert told.data_path == msgspec.structs.replace(loader.job.spec, run="").id
     assert told.upcoming_bytes[0] == whole
     assert len(told.upcoming_bytes) == 8
 

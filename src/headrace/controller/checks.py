@@ -43,7 +43,7 @@ def check_job(job: str, message: JobAnnounced) -> None:
     Raises:
         ReportError: a number or a name does not; the message says which.
     """
-    _check_names("job", (job, message.host, message.boot))
+    _check_names("job", (job, message.host, message.boot, message.data_path or job))
     _check_amounts(
         {
             "step_time_s": message.step_time_s,

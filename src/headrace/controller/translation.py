@@ -29,6 +29,7 @@ def joined(
     """
     return JobJoined(
         job=job,
+        data_path=message.data_path,
         weight=message.weight,
         guaranteed=message.guaranteed,
         quotas=quotas,

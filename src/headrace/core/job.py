@@ -104,3 +104,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def id(self) -> str:
         """Digest that names a run of a data path at agents and controllers; equal on all ranks."""
         return name_digest(msgspec.json.encode(self))
+
+    @property
+    def data_path(self) -> str:
+        """Digest that all runs of the same data path have in common."""
+        return msgspec.structs.replace(self, run="").id

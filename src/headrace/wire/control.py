@@ -43,6 +43,9 @@ class JobAnnounced(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     title: str = ""
     """What people call it."""
 
+    data_path: str = ""
+    """What all runs of it have in common: what one of them showed is known of the next."""
+
     weight: float = 1.0
     """Its part of contended bandwidth, relative to other jobs'."""
 

@@ -259,6 +259,17 @@ def test_after_a_restart_quotas_in_force_are_left_alone() -> None:
     assert [x for x in told if isinstance(x, SetQuota)] == []
 
 
+def test_a_run_under_another_name_needs_what_the_one_before_showed() -> None:
+    books = estate("b", ssd=400e6, hdd=400e6)
+    books.tell(JobJoined(job="a-1", data_path="a"))
+    run(books, range(8), **{"a-1": {"nbytes": 100e6}, "b": {"nbytes": 290e6}})
+    books.tell(JobLeft(job="a-1"), now=8.9)
+    books.tell(JobJoined(job="a-2", data_path="a", upcoming_bytes=(100e6,) * 4), now=9.0)
+    books.tell(report("b", 9, nbytes=290e6), now=9.1)
+    assert books.quota("a-2") >= 100e6
+    assert books.quota("a-2", "hdd") < books.quota("a-2")
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_run_that_begins_again_needs_what_the_run_before_showed(*, leaves: bool) -> None:
     books = estate("a", "b", ssd=400e6, hdd=400e6)

@@ -269,6 +269,7 @@ class Reporter:
             world=shape.world,
             hosts=math.ceil(shape.world / shape.ranks_here),
             title=shape.title,
+            data_path=self._job.spec.data_path,
             weight=shape.weight,
             step_time_s=self._pace.read().step_time_s,
             upcoming_bytes=self._forecast.of_job(self._next_step()),

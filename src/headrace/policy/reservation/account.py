@@ -78,6 +78,11 @@ class Account:
         self._reordering = Reordering(limits.reorder)
 
     @property
+    def data_path(self) -> str:
+        """What its runs have in common."""
+        return self.joined.data_path or self.job
+
+    @property
     def mode(self) -> Mode:
         """Why it is in need."""
         return self.diagnosis.mode

@@ -220,7 +220,7 @@ class Arbiter:
         was in force for the run before says nothing of what this one needs.
         """
         known = self._accounts.get(event.job)
-        before = known or self._left.pop(event.job, None)
+        before = known or self._left.pop(event.data_path or event.job, None)
         if before is None:
             self._accounts[event.job] = Account(event, self._limits, self._media, now)
             self._divide_soon(now, at_once=not event.quotas)
@@ -251,7 +251,7 @@ class Arbiter:
         if account is None:
             return []
         self._is_urgent = True
-        self._left[job] = account
+        self._left[account.data_path] = account
         if len(self._left) > _REMEMBERED:
             self._left.pop(next(iter(self._left)))
         self._bursts.end_all(job)

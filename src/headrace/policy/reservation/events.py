@@ -88,6 +88,10 @@ class JobJoined:
     """A job is new, or asks for another weight or guarantee."""
 
     job: str
+    data_path: str = ""
+    """What its runs have in common, if each has a name of its own: what is learnt of one is used
+    for the next."""
+
     weight: float = 1.0
     """Its part of contended bandwidth, relative to other jobs'."""
 
