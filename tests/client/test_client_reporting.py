@@ -457,6 +457,8 @@ def test_when_the_speaker_closes_another_rank_goes_on_and_the_job_does_not_end(
         ("job_weight", 0, "job_weight"),
         ("job_weight", float("nan"), "job_weight"),
         ("job_title", None, "job_title"),
+        ("job_title", "two\nlines", "job_title=.*256 printable"),
+        ("job_title", "x" * 257, "job_title=.*256 printable"),
         ("storage_tier", 5, "a tier's name or None"),
         ("storage_tier", "", "printable"),
     ],

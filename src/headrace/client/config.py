@@ -64,7 +64,7 @@ _NO_RUN = ("", "none")
 """Values that name none: torchrun says ``none`` unless it is given ``--rdzv-id``."""
 
 LONGEST_NAME = 256
-"""Letters of a tier's name that a controller takes."""
+"""Letters of a tier's name, and of a job's title, that a controller takes."""
 
 CONNECT_S = 1.0
 ANSWER_S = 2.0
@@ -198,6 +198,11 @@ class LoaderConfig:
             raise ConfigError(
                 f"storage_tier={self.storage_tier!r} must be 1 to {LONGEST_NAME} printable "
                 "characters, as the controller names the tier"
+            )
+        if self.job_title and not _is_name(self.job_title):
+            raise ConfigError(
+                f"job_title={self.job_title!r} must be {LONGEST_NAME} printable characters at "
+                "most; the controller shows it to people"
             )
         self.schedule()
         self.endpoints()
