@@ -69,6 +69,19 @@ def test_wrong_options_are_refused_with_what_to_do(
     assert words in said(capsys, *arguments)
 
 
+def test_the_file_of_the_examples_has_no_key_that_is_unknown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    example = Path(__file__).parents[2] / "examples/deploy/controller.toml"
+    there = tmp_path / "controller.toml"
+    there.write_text(example.read_text().replace("/etc/headrace", str(tmp_path)))
+    assert run(["controller", "--config", str(there)]) == 2
+    assert f"no token file at {tmp_path}/token" in capsys.readouterr().err
+    (tmp_path / "token").write_text("t" * 32)
+    assert run(["controller", "--config", str(there)]) == 2
+    assert f"TLS certificate {tmp_path}/controller.pem" in capsys.readouterr().err
+
+
 def test_a_file_and_tls_and_open_metrics_work_together(tmp_path: Path) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
