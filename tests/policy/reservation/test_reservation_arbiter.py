@@ -292,6 +292,18 @@ def test_a_run_that_begins_again_is_given_for_at_once_whatever_agents_still_enfo
     assert raised and raised[-1] >= 100e6
 
 
+def test_a_run_that_has_not_measured_a_step_yet_is_given_for_by_those_of_the_run_before() -> None:
+    books = estate("a", "b", ssd=400e6)
+    run(books, range(8), a={"nbytes": 100e6}, b={"nbytes": 200e6})
+    books.tell(JobLeft(job="a"), now=8.9)
+    books.tell(JobJoined(job="a", upcoming_bytes=(100e6,) * 4), now=9.0)
+    books.tell(report("b", 9, nbytes=350e6, depth=0.0), now=10.0)
+    books.tell(report("a", 0, nbytes=100e6, depth=0.0, step_s=0.0, read=0.0), now=10.2)
+    books.tell(Tick(), now=11.1)
+    assert books.quota("a") >= 85e6
+    assert books.arbiter.snapshot().jobs["a"].step_time_s == 1.0
+
+
 def test_a_restored_loan_is_known_and_its_number_not_given_again() -> None:
     books = estate("a", "b", ssd=0.25 * GB)
     run(books, range(1), a={"nbytes": 200e6, "depth": 0.0}, b={})

@@ -56,6 +56,14 @@ def test_a_large_batch_ahead_is_needed_in_time_not_at_once() -> None:
     assert outlook.must == pytest.approx(1300.0 / 4)
 
 
+def test_a_step_time_that_is_known_stands_until_another_one_is_measured() -> None:
+    begun = JobJoined(job="a", step_time_s=2.0, upcoming_bytes=(100.0,) * 8)
+    model = foresight(reading(step_time_s=0.0, queue_depth=0.0), joined=begun)
+    assert model.outlook(0.0).must == pytest.approx(50.0)
+    model.observe(reading(1, step_time_s=1.0, queue_depth=0.0))
+    assert model.outlook(0.0).must == pytest.approx(100.0)
+
+
 def test_an_empty_queue_wants_to_be_refilled() -> None:
     full, empty = foresight(reading()), foresight(reading(queue_depth=0.0))
     assert full.outlook(0.0).want == pytest.approx(110.0)

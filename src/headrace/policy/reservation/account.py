@@ -95,7 +95,8 @@ class Account:
     @property
     def step_time_s(self) -> float:
         """Time of one step, measured or announced; 0 when not known [s]."""
-        return self.reading.step_time_s if self.reading else self.joined.step_time_s
+        measured = self.reading.step_time_s if self.reading else 0.0
+        return measured or self.joined.step_time_s
 
     @property
     def is_reordering(self) -> bool:

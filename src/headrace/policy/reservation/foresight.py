@@ -130,7 +130,7 @@ class Foresight:
     def observe(self, reading: Reading) -> None:
         """Take in the end of one iteration."""
         self._began = True
-        self._step_s = reading.step_time_s
+        self._step_s = reading.step_time_s or self._step_s
         self._upcoming = reading.upcoming
         self._depth = max(reading.queue_depth - 1.0, 0.0)
         self._capacity = reading.queue_capacity
