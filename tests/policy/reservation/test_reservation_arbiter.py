@@ -270,6 +270,32 @@ def test_a_run_under_another_name_needs_what_the_one_before_showed() -> None:
     assert books.quota("a-2", "hdd") < books.quota("a-2")
 
 
+def test_a_job_that_died_leaves_its_part_to_others_until_it_is_heard_again() -> None:
+    books = estate("a", "b", ssd=400e6)
+    run(books, range(8), a={"nbytes": 300e6}, b={"nbytes": 300e6})
+    for second in range(8, 60):
+        books.tell(report("b", second, nbytes=300e6), now=second + 1.0)
+        books.tell(Tick(), now=second + 1.5)
+    assert books.quota("a") > 150e6
+    for second in range(60, 72):
+        books.tell(report("b", second, nbytes=300e6), now=second + 1.0)
+        books.tell(Tick(), now=second + 1.5)
+    assert books.quota("a") < 0.2 * books.quota("b")
+    assert books.quota("b") >= 300e6
+    books.tell(report("a", 8, nbytes=300e6), now=73.0)
+    assert books.quota("a") > 150e6
+
+
+def test_a_job_with_long_steps_is_not_taken_for_dead() -> None:
+    books = estate("a", "b", ssd=400e6)
+    run(books, range(4), a={"nbytes": 300e6, "step_s": 100.0}, b={"nbytes": 300e6})
+    had = books.quota("a")
+    for second in range(4, 90):
+        books.tell(report("b", second, nbytes=300e6), now=second + 1.0)
+        books.tell(Tick(), now=second + 1.5)
+    assert books.quota("a") >= 0.9 * had
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_run_that_begins_again_needs_what_the_run_before_showed(*, leaves: bool) -> None:
     books = estate("a", "b", ssd=400e6, hdd=400e6)

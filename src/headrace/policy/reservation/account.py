@@ -22,6 +22,9 @@ from headrace.policy.reservation.limits import ReservationLimits
 from headrace.policy.reservation.reorder import Reordering
 from headrace.policy.reservation.tiers import TierRegulators
 
+_SILENT_STEPS = 5.0
+"""A job with long steps is not silent before so many are missing."""
+
 _BLAMED_PART = 0.3
 """Part of its bytes that a tier must give to be blamed for congestion where there is no link."""
 
@@ -64,6 +67,8 @@ class Account:
         """Why each quota is what it is."""
         self.divided: dict[TierName, float] = {}
         """What it asked for when quotas were last divided [B/s]."""
+        self.is_missed = False
+        """It was silent when quotas were last divided, and was given for nothing."""
         self.refusals: set[TierName] = set()
         """Where it was told already that it is lent nothing."""
         self._limits = limits
@@ -127,6 +132,14 @@ class Account:
         following = Account(learnt, self._limits, self._media, now)
         following.hosts = self.hosts.of_next_run(joined.hosts)
         return following
+
+    def is_silent(self, now: float) -> bool:
+        """Return whether nothing was heard of it for long: it stands still, or is dead.
+
+        One that waits for data is not silent: its hosts report that they wait.
+        """
+        patience_s = max(self._limits.silent_s, _SILENT_STEPS * self.step_time_s)
+        return now > self.heard_at + patience_s
 
     def rejoin(self, joined: JobJoined) -> None:
         """Take another weight, other guarantees or another number of hosts."""

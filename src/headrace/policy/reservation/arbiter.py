@@ -117,7 +117,7 @@ class Arbiter:
             case HealthReported():
                 return self._report(event, now)
             case Tick():
-                self._is_due |= self._moves_by_itself()
+                self._is_due |= self._moves_by_itself(now)
             case TierChanged():
                 return self._change_tier(event, now)
             case JobJoined():
@@ -138,9 +138,12 @@ class Arbiter:
         in_turn = self._is_due and now >= self._divided_at + self._limits.round_s
         return self._is_urgent or in_turn
 
-    def _moves_by_itself(self) -> bool:
-        """Return whether needs change although nobody says anything."""
-        return bool(self._bursts) or any(a.is_preparing for a in self._accounts.values())
+    def _moves_by_itself(self, now: float) -> bool:
+        """Return whether needs change although, or because, nobody says anything."""
+        return bool(self._bursts) or any(
+            account.is_preparing or account.is_silent(now) > account.is_missed
+            for account in self._accounts.values()
+        )
 
     def _report(self, event: HealthReported, now: float) -> list[Action]:
         account = self._accounts.get(event.job)
@@ -148,6 +151,7 @@ class Arbiter:
             return []
         if not account.hosts.report(event.host, event.indicators, now):
             return []
+        self._is_urgent |= account.is_missed
         actions = account.end_iteration(now)
         for tier in self._tiers.values():
             if tier.pool.held(account.job):
@@ -278,6 +282,7 @@ class Arbiter:
             actions += Round(tiers, accounts, bursts, self._limits, now).divide()
         for account in accounts:
             account.divided = account.asked
+            account.is_missed = account.is_silent(now)
         self._next_expiry = self._first_expiry()
         return actions
 

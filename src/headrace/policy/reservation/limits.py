@@ -35,7 +35,8 @@ class ReservationLimits:
     """Score below which a job may borrow; a forecast that a deadline is missed also lets it."""
 
     silent_s: float = 60.0
-    """A job that was not heard of for longer borrows nothing: its need is not known [s]."""
+    """A job that was not heard of for longer, and for five of its steps, has no more than its
+    floor and what is over, until it is heard again [s]."""
 
     most_correction: float = 2.0
     """Health raises what was forecast by this factor at most."""
