@@ -80,6 +80,15 @@ def test_it_goes_on_when_what_it_owes_is_paid_and_says_how_long_it_was_held() ->
     assert bench.started[0].throttled_s == 0.0
 
 
+def test_samples_behind_one_that_is_held_were_held_as_long_as_somebody_waited_for_them() -> None:
+    bench = Bench(workers=4)
+    quota(bench, job=100 * KB)
+    bench.job(plan=Steps(width=4))
+    bench.ask(0, 0, 1, 2, 3, wait_s=100.0)
+    held = [start.throttled_s for _, start in run(bench, 4.0)][:4]
+    assert held == pytest.approx([0.0, 1.0, 2.0, 3.0])
+
+
 def test_what_was_saved_up_starts_at_once_but_no_more() -> None:
     bench = Bench(workers=50)
     quota(bench, job=2000 * KB)

@@ -65,8 +65,9 @@ class Item:
     result: Result | None = None
     """Set while it is ``running`` or ``ready``."""
 
-    held_since: float | None = None
-    """When it was next in turn and its job's quota held it back first [s]."""
+    held_before_s: float | None = None
+    """How long its job's quota had held samples back when this one began to wait for it: because
+    it was next in turn, or because it is behind one and a request waits for it [s]."""
 
     crashes: int = 0
     code: str = ""

@@ -314,6 +314,8 @@ class Lookahead:
     def _wait(self, job: JobWindow, item: Item, event: Asked, now: float) -> None:
         expiry = now + event.wait_s
         item.abandoned = False
+        if item.held_before_s is None:
+            item.held_before_s = job.held.total_s(now)
         job.wait(item, Waiter(request=event.request, expiry=expiry))
         self._watch(item, expiry)
 
@@ -451,17 +453,19 @@ class Lookahead:
 
     def _is_held(self, job: JobWindow, item: Item, now: float) -> bool:
         """Return whether a job's quota holds back its next sample; the others stay behind it."""
-        if not (self._throttle.active and self._throttle.limits(job.name)):
+        is_limited = self._throttle.active and self._throttle.limits(job.name)
+        stored = job.plan.stored(item.visit.sample) if is_limited else None
+        if stored is None or not self._throttle.holds(job.name, stored, now):
+            job.held.end(now)
             return False
-        if not self._throttle.holds(job.name, job.plan.stored(item.visit.sample), now):
-            return False
-        if item.held_since is None:
-            item.held_since = now
+        job.held.begin(now)
+        if item.held_before_s is None:
+            item.held_before_s = job.held.total_s(now)
         return True
 
     def _start_one(self, job: JobWindow, item: Item, nbytes: int, now: float) -> Action:
-        throttled_s = 0.0 if item.held_since is None else now - item.held_since
-        item.held_since = None
+        before_s, item.held_before_s = item.held_before_s, None
+        throttled_s = 0.0 if before_s is None else job.held.total_s(now) - before_s
         if self._throttle.active and self._throttle.limits(job.name):
             self._throttle.pay(job.name, job.plan.stored(item.visit.sample), now)
         result = self._results.start(job, item, nbytes, now)

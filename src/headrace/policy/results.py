@@ -164,7 +164,7 @@ class Results:
     def _share(self, result: Result, item: Item) -> None:
         item.result = result
         item.state = "running" if result.ticket in self.running else "ready"
-        item.held_since = None
+        item.held_before_s = None
         result.items.append(item)
         self._count(result)
 

@@ -43,6 +43,26 @@ _CRASHES_KEPT = 4096
 _SILENT_S = 60.0
 
 
+class HeldTime:
+    """How long a job's quota has held back the sample that was next in turn, in all."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._past_s = 0.0
+
+    def begin(self, now: float) -> None:
+        """Note that the next sample is held back."""
+        self._since = now if self._since is None else self._since
+
+    def end(self, now: float) -> None:
+        """Note that it is not, or not any more."""
+        self._past_s, self._since = self.total_s(now), None
+
+    def total_s(self, now: float) -> float:
+        """Return the sum until now [s]."""
+        return self._past_s + (0.0 if self._since is None else now - self._since)
+
+
 class JobWindow:
     """Bookkeeping of one job: what is planned, running, ready, waited for.
 
@@ -56,6 +76,7 @@ class JobWindow:
         self.estimates = Estimates()
         self.raw_only = ""
         self.crashed: dict[int, None] = {}
+        self.held = HeldTime()
         self._limits = limits
         self._steps: dict[int, list[Visit]] = {}
         self._by_sample: dict[tuple[int, int], Item] = {}
