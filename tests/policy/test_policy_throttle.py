@@ -80,6 +80,22 @@ def test_it_goes_on_when_what_it_owes_is_paid_and_says_how_long_it_was_held() ->
     assert bench.started[0].throttled_s == 0.0
 
 
+def test_a_job_is_said_to_be_held_back_also_while_others_keep_all_workers_busy() -> None:
+    bench = Bench(workers=1)
+    quota(bench, held=100 * KB)
+    bench.job("held", Steps(width=8))
+    bench.finish(bench.started[0], nbytes=1000)
+    assert bench.queue.holds_back("held")
+    bench.job("free", Steps(width=8))
+    assert [start.visit.job for start in bench.started] == ["free"]
+    bench.tell(Tick(), 0.5)
+    assert bench.queue.holds_back("held")
+    assert not bench.queue.holds_back("free")
+    quota(bench)
+    bench.finish(bench.started[0], nbytes=1000)
+    assert not bench.queue.holds_back("held")
+
+
 def test_samples_behind_one_that_is_held_were_held_as_long_as_somebody_waited_for_them() -> None:
     bench = Bench(workers=4)
     quota(bench, job=100 * KB)

@@ -111,8 +111,13 @@ class Lookahead:
         return self._throttle.limits(job, tier)
 
     def holds_back(self, job: str) -> bool:
-        """Return whether a job's quota is all that keeps one of its reads from being made."""
-        return self._throttle.holds_back(job)
+        """Return whether a job's quota keeps one of its reads from being made.
+
+        A sample that it held back when it was looked at last counts as held until it is looked at
+        again, which is when a worker is free.
+        """
+        known = self._jobs.get(job)
+        return self._throttle.holds_back(job) or (known is not None and known.held.is_on)
 
     def quotas(self) -> dict[str, dict[TierName, float]]:
         """Return the quotas in force: job → tier → bandwidth [B/s]."""

@@ -50,6 +50,11 @@ class HeldTime:
         self._since: float | None = None
         self._past_s = 0.0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether it held the next sample back when that was looked at last."""
+        return self._since is not None
+
     def begin(self, now: float) -> None:
         """Note that the next sample is held back."""
         self._since = now if self._since is None else self._since
