@@ -142,7 +142,7 @@ def test_an_image_bomb_costs_one_sample(tmp_path: Path) -> None:
     with LocalAgent([tmp_path / "served"], options=options) as agent:
         job = Job(agent, dataset, pipeline)
         job.register()
-        frames = job.fetch(1, 7, 8, wait_s=PATIENCE_S)  # three starts of a worker, at lowest priority
+        frames = job.fetch(1, 7, 8, wait_s=PATIENCE_S)
     assert [frames[n][0].kind for n in (1, 7)] == ["tensor", "tensor"]
     assert (frames[8][0].kind, frames[8][0].code) == ("raw", "crashed")
 
