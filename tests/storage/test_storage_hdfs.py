@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,6 +17,9 @@ from headrace.storage.hdfs import HdfsConfig, HdfsStorage
 from headrace.storage.opening import open_storage
 from headrace.storage.port import ByteRange
 from headrace.storage.rangefile import RangeFile
+
+REVALIDATE_S = 0.01
+"""How long a reader believes what it knows of a file [s]."""
 
 
 @pytest.fixture
@@ -53,11 +57,12 @@ def test_a_range_over_blocks_comes_in_parts_that_fit_together(
 
 
 def test_a_file_replaced_by_another_client_is_noticed(storage: HdfsStorage, hdfs_dir: str) -> None:
-    reader = HdfsStorage(hdfs_dir, HdfsConfig(revalidate_s=0.01))
+    reader = HdfsStorage(hdfs_dir, HdfsConfig(revalidate_s=REVALIDATE_S))
     storage.write("x", b"old")
     assert reader.read("x") == b"old"
     assert reader.stat("x") == storage.stat("x")
     info = storage.write("x", b"newer")
+    time.sleep(2 * REVALIDATE_S)
     assert reader.stat("x") == info
     assert reader.read("x") == b"newer"
 
@@ -65,10 +70,11 @@ def test_a_file_replaced_by_another_client_is_noticed(storage: HdfsStorage, hdfs
 def test_an_open_file_that_another_client_deletes_is_gone_once_it_is_looked_for(
     storage: HdfsStorage, hdfs_dir: str
 ) -> None:
-    reader = HdfsStorage(hdfs_dir, HdfsConfig(revalidate_s=0.01))
+    reader = HdfsStorage(hdfs_dir, HdfsConfig(revalidate_s=REVALIDATE_S))
     storage.write("x", CONTENT)
     assert reader.read("x", 0, 3) == CONTENT[:3]
     storage.delete("x")
+    time.sleep(2 * REVALIDATE_S)
     with pytest.raises(NotFoundError):
         reader.stat("x")
     with pytest.raises(NotFoundError):
