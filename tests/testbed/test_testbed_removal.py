@@ -222,7 +222,7 @@ def test_if_the_guardian_is_killed_too_the_next_start_removes_the_bed(before: se
     assert left.processes
     assert left.mounts
     with Testbed(Scenario.parse('name = "next"\n[[hosts]]\nrole = "trainer"\n')):
-        assert _is_gone(number)
+        until(lambda: _is_gone(number), longest_s=60, what="the bed is still there")
     _expect_as(before)
 
 
