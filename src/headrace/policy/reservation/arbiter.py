@@ -274,6 +274,8 @@ class Arbiter:
         self._is_due = self._is_urgent = False
         self._divided_at = now
         accounts = list(self._accounts.values())
+        for account in accounts:
+            account.is_missed = account.is_silent(now)
         bursts = [burst for burst in self._bursts.ordered() if burst.tier in self._tiers]
         if self._tiers and (accounts or bursts):
             for account in accounts:
@@ -282,7 +284,6 @@ class Arbiter:
             actions += Round(tiers, accounts, bursts, self._limits, now).divide()
         for account in accounts:
             account.divided = account.asked
-            account.is_missed = account.is_silent(now)
         self._next_expiry = self._first_expiry()
         return actions
 

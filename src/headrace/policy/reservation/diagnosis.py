@@ -116,7 +116,7 @@ class DiagnosisLimits:
 
     remote: Ramp = Ramp(none=0.0, sure=0.01)
     """Bytes received over bytes read, of reads that pass a network at all: agents may send much
-less than they read."""
+    less than they read."""
 
     with_nic: float = 0.2
     """By this part congestion is less sure where the queue is deep when the card is busy."""

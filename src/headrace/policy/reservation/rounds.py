@@ -76,7 +76,6 @@ class Round:
         self._now = now
         self._capacity = np.array([tier.bytes_per_s for tier in tiers])
         self._places = {account.job: k for k, account in enumerate(accounts)}
-        self._silent = [account.is_silent(now) for account in accounts]
         self._in_need = [self._is_in_need(account) for account in accounts]
         self._outcome = Outcome()
 
@@ -128,7 +127,8 @@ class Round:
         capacity = self._capacity[:, None]
         want = np.array([[a.asked.get(t, EVERYTHING) for a in jobs] for t in names])
         must = np.array([[a.musts.get(t, 0.0) for a in jobs] for t in names])
-        want, must = (np.where(self._silent, 0.0, amounts) for amounts in (want, must))
+        missed = [account.is_missed for account in jobs]
+        want, must = (np.where(missed, 0.0, amounts) for amounts in (want, must))
         kept = np.array([[a.joined.guaranteed.get(t, 0.0) for a in jobs] for t in names])
         want = np.maximum(self._yielding(want, must), floors)
         want = np.minimum(want, capacity)
@@ -158,7 +158,7 @@ class Round:
         return parts_of(shares)
 
     def _is_in_need(self, account: Account) -> bool:
-        return account.score < self._limits.regulator.target and not account.is_silent(self._now)
+        return account.score < self._limits.regulator.target and not account.is_missed
 
     def _yielding(self, want: Amounts, must: Amounts) -> Amounts:
         """Return the wants; on congested tiers jobs that are well only want what they must have.
@@ -230,7 +230,7 @@ class Round:
         return held
 
     def _may_borrow(self, account: Account, *, misses: bool) -> bool:
-        if account.mode == "transform-bound" or account.is_silent(self._now):
+        if account.mode == "transform-bound" or account.is_missed:
             return False
         return misses or (account.reading is not None and account.score < self._limits.lend_below)
 
