@@ -117,7 +117,7 @@ class Lookahead:
         again, which is when a worker is free.
         """
         known = self._jobs.get(job)
-        return self._throttle.holds_back(job) or (known is not None and known.held.is_on)
+        return self._throttle.has_waiting(job) or (known is not None and known.held.is_on)
 
     def quotas(self) -> dict[str, dict[TierName, float]]:
         """Return the quotas in force: job → tier → bandwidth [B/s]."""

@@ -74,9 +74,9 @@ class Throttle:
             for job, lanes in self._lanes.items()
         }
 
-    def holds_back(self, job: str) -> bool:
-        """Return whether a job's quota is all that keeps one of its reads from being made."""
-        return job in self._held or any(lane.waiting for lane in self._lanes.get(job, {}).values())
+    def has_waiting(self, job: str) -> bool:
+        """Return whether a read that somebody waits for waits for the job's quota."""
+        return any(lane.waiting for lane in self._lanes.get(job, {}).values())
 
     def next_at(self) -> float | None:
         """Return when something may be read that was held back [s]; None when never."""
