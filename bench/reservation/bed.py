@@ -23,10 +23,9 @@ from bench.reservation.trainee import TraineePlan, pipeline_of
 from bench.reservation.twin import (
     DISK,
     LINK,
-    Busy,
     Job,
     JobRestart,
-    Taken,
+    Spell,
     Twin,
     link_mbit_per_s,
     seed_of,
@@ -339,14 +338,12 @@ def _burning(host: Host, percent_of_core: float) -> Iterator[None]:
         yield
 
 
-def _while(
-    taken: Taken | Busy, fault: AbstractContextManager[None], lasting: ExitStack
-) -> Iterator[_Due]:
+def _while(spell: Spell, fault: AbstractContextManager[None], lasting: ExitStack) -> Iterator[_Due]:
     """Yield the begin and the end of a fault, which ends with ``lasting`` at the latest."""
     one = ExitStack()
     lasting.push(one)
-    yield _Due(taken.at_s, lambda: one.enter_context(fault))
-    yield _Due(taken.until_s, one.close)
+    yield _Due(spell.at_s, lambda: one.enter_context(fault))
+    yield _Due(spell.until_s, one.close)
 
 
 def _launch(host: Host, module: str, plan: msgspec.Struct, log: Path | None = None) -> Popen[bytes]:

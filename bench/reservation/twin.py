@@ -75,26 +75,28 @@ class JobRestart(msgspec.Struct, frozen=True, kw_only=True):
     label_iterations: int = 10
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """Others take a part of the disk, or of the link, for a while."""
+class Spell(msgspec.Struct, frozen=True, kw_only=True):
+    """Others do something for a while; its cause stays the truth a little longer."""
 
     at_s: float
     until_s: float
-    bytes_per_s: float
-    """What they take [B/s]."""
     label_after_s: float = 3.0
 
 
-class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """Others use cores for a while; the agent's workers, which are nice, get what is left.
+class Taken(Spell, frozen=True, kw_only=True):
+    """Others take a part of the disk, or of the link."""
+
+    bytes_per_s: float
+    """What they take [B/s]."""
+
+
+class Busy(Spell, frozen=True, kw_only=True):
+    """Others use cores; the agent's workers, which are nice, get what is left.
 
     Only the emulated cluster has cores, those of the machine; no model has any.
     """
 
-    at_s: float
-    until_s: float
     percent_of_core: float
-    label_after_s: float = 3.0
 
 
 class Twin(msgspec.Struct, frozen=True, kw_only=True):

@@ -59,6 +59,11 @@ class Steps:
         return Stored(tier=self.tiers.get(sample, "hdd"), nbytes=self.stored_bytes)
 
 
+def only(actions: list[Action], kind: type) -> list:
+    """Return the actions of one kind."""
+    return [action for action in actions if isinstance(action, kind)]
+
+
 class Bench:
     """A queue and what it said so far."""
 

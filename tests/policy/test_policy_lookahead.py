@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from queue_for_tests import KB, MB, Bench, Steps
+from queue_for_tests import KB, MB, Bench, Steps, only
 
 from headrace.policy.lookahead_events import (
-    Action,
     AskCancelled,
     Broken,
     Crashed,
@@ -24,10 +23,6 @@ from headrace.policy.lookahead_events import (
     Start,
     Tick,
 )
-
-
-def only(actions: list[Action], kind: type) -> list:
-    return [action for action in actions if isinstance(action, kind)]
 
 
 def test_preparation_starts_at_the_start_step_before_anything_is_asked() -> None:

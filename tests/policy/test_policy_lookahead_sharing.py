@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from queue_for_tests import KB, MB, Bench, Steps
+from queue_for_tests import KB, MB, Bench, Steps, only
 
 from headrace.policy.lookahead_events import (
-    Action,
     AskCancelled,
     Broken,
     Crashed,
@@ -28,10 +27,6 @@ from headrace.policy.lookahead_events import (
     Tick,
 )
 from headrace.policy.window import WindowLimits
-
-
-def only(actions: list[Action], kind: type) -> list:
-    return [action for action in actions if isinstance(action, kind)]
 
 
 def alike(width: int = 1, **options: object) -> Steps:
