@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -41,6 +41,7 @@ BUSY_S = 2.0
 """Longest wait for another process that holds the file [s]."""
 
 _TABLES: tuple[Table, ...] = get_args(Table)
+_DOCUMENTS: tuple[Table, ...] = ("lease", "replication", "transfer")
 _FILES = ("", "-wal", "-shm")
 
 S = TypeVar("S")
@@ -78,6 +79,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     quotas: tuple[QuotaRow, ...] = ()
     entries: tuple[LedgerEntry, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    documents: Mapping[Table, tuple[bytes, ...]] = {}
+    """Rows of the tables whose form only their owners know: leases, replications, transfers."""
 
     @property
     def is_empty(self) -> bool:
@@ -99,6 +102,8 @@ class Journal:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._ending = threading.Event()
+        self._hurry = threading.Event()
+        self._written = threading.Condition()
         self._degraded = ""
         self._nbytes = 0
         self._unwritten = Unwritten()
@@ -123,6 +128,20 @@ class Journal:
         if self._path is not None:
             self._unwritten.drop((table, key))
 
+    def sync(self, timeout_s: float = 10.0) -> bool:
+        """Wait until all that was put so far is written; any thread may call it.
+
+        What must not happen without a record of it (a raised number of copies) comes after this.
+
+        Returns:
+            Whether it is: False where the journal cannot be written, or was told to keep nothing.
+        """
+        if self._path is None:
+            return False
+        self._hurry.set()
+        with self._written:
+            return self._written.wait_for(lambda: not self._unwritten.waiting(), timeout_s)
+
     def view(self) -> JournalView:
         """Return how it is."""
         return JournalView(
@@ -135,6 +154,7 @@ class Journal:
     def close(self) -> None:
         """Write what is left, and let go of the file."""
         self._ending.set()
+        self._hurry.set()
         if self._path is not None:
             self._writer.join(BUSY_S + RETRY_S)
             if _identity(self._path) != self._identity:
@@ -145,7 +165,9 @@ class Journal:
 
     def _write_on(self, path: Path) -> None:
         wait_s = PERIOD_S
-        while not self._ending.wait(wait_s):
+        while not self._ending.is_set():
+            self._hurry.wait(wait_s)
+            self._hurry.clear()
             wait_s = PERIOD_S if self._write(path) else RETRY_S
         self._write(path)
 
@@ -158,6 +180,8 @@ class Journal:
             self._say_degraded(str(error))
             return False
         self._say_well()
+        with self._written:
+            self._written.notify_all()
         return True
 
     def _keep_file(self, path: Path) -> None:
@@ -306,7 +330,13 @@ def _read(connection: sqlite3.Connection) -> Kept:
         quotas=_rows(connection, "quota", QuotaRow),
         entries=tuple(sorted(entries, key=lambda one: one.entry)),
         decisions=tuple(sorted(decisions, key=lambda one: one.decision)),
+        documents={table: _bodies(connection, table) for table in _DOCUMENTS},
     )
+
+
+def _bodies(connection: sqlite3.Connection, table: Table) -> tuple[bytes, ...]:
+    found: Iterable[tuple[str]] = connection.execute(f"SELECT body FROM {table} ORDER BY key")
+    return tuple(body.encode() for (body,) in found)
 
 
 def _rows(connection: sqlite3.Connection, table: Table, form: type[S]) -> tuple[S, ...]:

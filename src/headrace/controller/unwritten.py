@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-Table = Literal["host", "agent", "quota", "entry", "decision"]
+Table = Literal["host", "agent", "quota", "entry", "decision", "lease", "replication", "transfer"]
 Key = tuple[Table, str]
 
 Changes = Mapping[Key, bytes | None]
@@ -34,6 +34,11 @@ class Unwritten:
         """Return how many changes are neither written nor being written."""
         with self._lock:
             return len(self._changes)
+
+    def waiting(self) -> bool:
+        """Return whether anything is not written yet, being written or not."""
+        with self._lock:
+            return bool(self._changes or self._under_way)
 
     def put(self, key: Key, row: bytes) -> None:
         """Add a row, or replace it."""

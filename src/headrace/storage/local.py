@@ -11,9 +11,11 @@ A link that leads back to a directory above itself is not descended into.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +23,11 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TypeAlias
 
+from headrace.core.digest import Buffer
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
 from headrace.storage.neighbours import did_you_mean
 from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
+from headrace.storage.writing import AbortingWriter
 
 NOWHERE = "link"
 """Version of a listed link that leads outside the root or to nothing."""
@@ -99,19 +103,13 @@ class LocalStorage:
 
     def write(self, path: str, data: bytes) -> FileInfo:
         """Create or replace a file: written aside, synced, then renamed over the old one."""
-        real = self._locate(path)
-        folder, name = os.path.split(real)
-        aside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
-        with _translated("write", real):
-            os.makedirs(folder, exist_ok=True)
-            try:
-                status = _write_synced(aside, data)
-                os.replace(aside, real)
-            except BaseException:
-                _remove_if_there(aside)
-                raise
-            _sync_directory(folder)
-        return _describe(path, status)
+        with self.create(path) as writer:
+            writer.write(data)
+            return writer.commit()
+
+    def create(self, path: str) -> LocalWriter:
+        """Begin a file that is too large for ``write``, aside; folders are made."""
+        return LocalWriter(path, self._locate(path))
 
     def rename(self, source: str, target: str) -> None:
         """Move a file, replacing ``target`` atomically; folders of ``target`` are made."""
@@ -125,6 +123,14 @@ class LocalStorage:
         real = self._locate(path)
         with _translated("delete", real):
             _remove_if_there(real)
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder with all that is below it; one that is already gone is not an error."""
+        real = self._locate(path)
+        if real == self._root:
+            raise CallerError(f"{path!r} is the root {self._root} itself; name a folder below it")
+        with _translated("delete", real), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(real)
 
     def close(self) -> None:
         """Nothing is held open between calls."""
@@ -244,16 +250,44 @@ def _pread(handle: int, wanted: ByteRange, path: str) -> bytes:
     return b"".join(parts)
 
 
-def _write_synced(path: str, data: bytes) -> os.stat_result:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(handle, view) :]
-        os.fsync(handle)
-        return os.fstat(handle)
-    finally:
-        os.close(handle)
+class LocalWriter(AbortingWriter):
+    """Writes aside, syncs, then renames over what was there."""
+
+    def __init__(self, path: str, real: str) -> None:
+        self._path, self._real = path, real
+        self._folder, name = os.path.split(real)
+        self._aside = os.path.join(self._folder, f".{name}.{secrets.token_hex(4)}.part")
+        self._handle = -1
+        with _translated("write", real):
+            os.makedirs(self._folder, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._handle = os.open(self._aside, flags, 0o666)
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes."""
+        with _translated("write", self._real):
+            view = memoryview(data).cast("B")
+            while view:
+                view = view[os.write(self._handle, view) :]
+
+    def commit(self) -> FileInfo:
+        """Sync the file, rename it and sync its folder."""
+        try:
+            with _translated("write", self._real):
+                os.fsync(self._handle)
+                status = os.fstat(self._handle)
+                os.replace(self._aside, self._real)
+                _sync_directory(self._folder)
+        finally:
+            self.abort()
+        return _describe(self._path, status)
+
+    def abort(self) -> None:
+        """Remove what was written aside."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+            _remove_if_there(self._aside)
 
 
 def _sync_directory(folder: str) -> None:

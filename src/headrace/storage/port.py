@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Protocol, runtime_checkable
+
+from headrace.core.digest import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,53 @@ class ByteRange:
 
     offset: int
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """``length`` bytes of the file ``path`` from ``offset`` on."""
+
+    path: str
+    offset: int
+    length: int
+
+
+class FileWriter(Protocol):
+    """One file while it is being written; nobody sees it before ``commit``.
+
+    For one thread. Leaving a ``with`` block without ``commit`` aborts. Where a node of the store
+    dies meanwhile, what was written may be lost: ``write`` or ``commit`` raises, and the caller,
+    who still has the bytes, begins the file anew.
+    """
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes; they may still be in memory when this returns.
+
+        Raises:
+            StorageError: the store does not take them; the file is to be begun anew.
+        """
+        ...
+
+    def commit(self) -> FileInfo:
+        """Make the bytes durable, then visible under the file's name, replacing what was there.
+
+        Raises:
+            StorageError: it cannot; what was there before is still there.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Leave nothing behind; not an error after ``commit`` or a second time."""
+        ...
+
+    def __enter__(self) -> FileWriter: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
 
 
 class Storage(Protocol):
@@ -85,12 +135,30 @@ class Storage(Protocol):
         """Create or replace a file atomically: readers see the old bytes or the new ones."""
         ...
 
+    def create(self, path: str) -> FileWriter:
+        """Begin a file that is too large for ``write``; folders are made.
+
+        Raises:
+            StorageError: nothing can be written there.
+        """
+        ...
+
     def rename(self, source: str, target: str) -> None:
         """Move a file, replacing ``target`` atomically."""
         ...
 
     def delete(self, path: str) -> None:
         """Remove one file; a file that is already gone is not an error."""
+        ...
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder with all that is below it; one that is already gone is not an error.
+
+        Not atomic: who lists it meanwhile may see a part.
+
+        Raises:
+            CallerError: ``path`` is the root itself.
+        """
         ...
 
     def close(self) -> None:
@@ -153,5 +221,70 @@ class Replicates(Protocol):
         Raises:
             NotFoundError: there is no such file.
             StorageError: the store refuses the number.
+        """
+        ...
+
+
+@runtime_checkable
+class Assembles(Protocol):
+    """A store that can join files without copying their bytes."""
+
+    def assemble(self, path: str, parts: Sequence[str]) -> FileInfo:
+        """Make one file of several, in their order; it appears, or is replaced, atomically.
+
+        Args:
+            path: The file.
+            parts: At least one; all in one folder, which need not be that of ``path``. They are
+                gone afterwards. A call that failed midway may be repeated with the parts that
+                are still there: what it had joined is the first of them.
+
+        Raises:
+            NotFoundError: a part is not there.
+            StorageError: the store refuses; the message says why.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeState:
+    """One node of a store, as the store sees it."""
+
+    name: str
+    address: str
+    """``IP:port`` that serves data."""
+
+    transfers: int
+    """Reads and writes that it serves now (HDFS: xceivers)."""
+
+    capacity_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreState:
+    """How busy a replicating store is, and how fast it can make copies."""
+
+    nodes: tuple[NodeState, ...]
+    """Live ones."""
+
+    missing_copies: int
+    """Blocks that have fewer copies than asked for, and wait for some."""
+
+    blocks_per_s: float
+    """Copies of blocks that it begins in a second, over all nodes: its own throttle."""
+
+    streams_per_node: int
+    """Copies that one node sends at once (HDFS: replication.max-streams)."""
+
+
+@runtime_checkable
+class Observes(Protocol):
+    """A store that can tell how busy it is."""
+
+    def state(self) -> StoreState:
+        """Return it, as of now.
+
+        Raises:
+            StorageError: the store cannot tell; the message says why.
         """
         ...

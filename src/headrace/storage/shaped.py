@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.digest import Buffer
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import ConfigError
-from headrace.storage.port import ByteRange, FileInfo, Storage
+from headrace.storage.port import ByteRange, FileInfo, FileWriter, Storage
+from headrace.storage.writing import AbortingWriter
 
 PIECE_BYTES = 256 * 1024
 """Largest transfer that is never interrupted by another reader's [bytes]."""
@@ -115,6 +117,10 @@ class ShapedStorage:
         self._delay(path, 0, len(data))
         return self._inner.write(path, data)
 
+    def create(self, path: str) -> FileWriter:
+        """Begin a file; each piece is written once the shaped medium would have taken it."""
+        return _ShapedWriter(self._inner.create(path), path, self._delay)
+
     def rename(self, source: str, target: str) -> None:
         """Move a file, undelayed."""
         self._inner.rename(source, target)
@@ -122,6 +128,10 @@ class ShapedStorage:
     def delete(self, path: str) -> None:
         """Remove a file, undelayed."""
         self._inner.delete(path)
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder, undelayed."""
+        self._inner.delete_folder(path)
 
     def close(self) -> None:
         """Close the inner store."""
@@ -142,6 +152,31 @@ class ShapedStorage:
         remaining = moment - self._clock.now()
         if remaining > 0:
             self._sleep(remaining)
+
+
+class _ShapedWriter(AbortingWriter):
+    """A file of the inner store, written as fast as the medium takes it."""
+
+    def __init__(
+        self, inner: FileWriter, path: str, delay: Callable[[str | None, int, int], None]
+    ) -> None:
+        self._inner, self._path, self._delay = inner, path, delay
+        self._offset = 0
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes."""
+        nbytes = memoryview(data).nbytes
+        self._delay(self._path, self._offset, nbytes)
+        self._offset += nbytes
+        self._inner.write(data)
+
+    def commit(self) -> FileInfo:
+        """Commit the inner store's file."""
+        return self._inner.commit()
+
+    def abort(self) -> None:
+        """Abort it."""
+        self._inner.abort()
 
 
 class _Medium:

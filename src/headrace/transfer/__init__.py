@@ -1,0 +1,1 @@
+"""Moves checkpoints between stores: in chunks, verified, resumable, published last."""
