@@ -155,7 +155,9 @@ class Layout(Protocol):
     """What is known of one layout. Stateless."""
 
     @property
-    def name(self) -> LayoutName: ...
+    def name(self) -> LayoutName:
+        """What it is called."""
+        ...
 
     def recognise(self, storage: Storage, folder: Folder) -> Checkpoint | None:
         """Return the checkpoint that a folder is, complete or not; None: it is not of this layout.
