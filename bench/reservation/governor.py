@@ -135,7 +135,7 @@ async def _serve(
 
     controller = Controller(config)
     policy = Recorded(tell) if plan.static is None else Fixed(tell, plan.static)
-    controller.steward.arbiter = policy
+    controller.parts.steward.arbiter = policy
     await controller.run(ready, parent=os.getppid())
 
 

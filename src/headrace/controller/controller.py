@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import msgspec
 
+from headrace.controller.call import Parts
 from headrace.controller.config import ControllerConfig
 from headrace.controller.journal import Journal
 from headrace.controller.service import Service
@@ -57,7 +58,7 @@ class Controller:
             journal = Journal(config.journal)
             opened.callback(journal.close)
             clock = WakingClock(SystemClock(), most_s=_MOST_TICKS * config.tick_s)
-            self.steward = Steward(config.limits, journal, clock=clock)
+            self.parts = Parts(steward=Steward(config.limits, journal, clock=clock))
             self._opened = opened.pop_all()
         self._stop = asyncio.Event()
 
@@ -71,7 +72,7 @@ class Controller:
         journal = self.config.journal
         return ReadyMessage(
             address=self.address,
-            boot=self.steward.boot,
+            boot=self.parts.steward.boot,
             pid=os.getpid(),
             journal=str(journal) if journal else None,
         )
@@ -90,7 +91,7 @@ class Controller:
             parent: Process id to end with; None: run on without it.
         """
         config = self.config
-        service = Service(self.steward, token=config.token, open_metrics=config.open_metrics)
+        service = Service(self.parts, token=config.token, open_metrics=config.open_metrics)
         server = Server(service.app(), config.tls)
         try:
             await serve(
@@ -106,7 +107,7 @@ class Controller:
     async def _keep_time(self) -> None:
         while True:
             await asyncio.sleep(self.config.tick_s)
-            self.steward.tick()
+            self.parts.steward.tick()
 
 
 def run_controller(

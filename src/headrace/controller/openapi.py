@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.controller.calls import Call
+from headrace.controller.call import Call
 from headrace.wire.control import BINARY
 from headrace.wire.messages import ErrorAnswer
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from headrace.controller.calls import CALLS, VERSION, Asked, Call, estate
+from headrace.controller.call import Asked, Call, Parts
+from headrace.controller.calls import CALLS
 from headrace.controller.metrics import CONTENT_TYPE, exposition
 from headrace.controller.openapi import describe
 from headrace.controller.refusals import StaleReportError, UnknownAgentError, UnknownJobError
-from headrace.controller.steward import Steward
+from headrace.controller.reservation_calls import VERSION, estate
 from headrace.core.errors import HeadraceError, ReportError
 from headrace.wire.serving import (
     OPEN_PATHS,
@@ -38,8 +40,8 @@ _STATUSES: tuple[StatusOf, ...] = (
 class Service:
     """Answers requests. Everything it decides is decided elsewhere."""
 
-    def __init__(self, steward: Steward, *, token: str, open_metrics: bool) -> None:
-        self._steward = steward
+    def __init__(self, parts: Parts, *, token: str, open_metrics: bool) -> None:
+        self._parts = parts
         self._token = token
         self._open = OPEN_PATHS | ({"/metrics"} if open_metrics else frozenset())
         self._description = msgspec.json.encode(describe(CALLS, version=VERSION))
@@ -65,7 +67,7 @@ class Service:
             try:
                 return await self._answer(call, request)
             except (ApiError, HeadraceError):
-                self._steward.refused += 1
+                self._parts.steward.refused += 1
                 raise
 
         return answer
@@ -75,25 +77,24 @@ class Service:
         message = None
         if call.takes is not None:
             message = await read_message(request, call.takes, most_bytes=call.most_bytes)
-        answer = call.act(
-            Asked(
-                steward=self._steward,
-                names=request.path_params,
-                query=request.query_params,
-                message=message,
-            )
+        asked = Asked(
+            parts=self._parts,
+            names=request.path_params,
+            query=request.query_params,
+            message=message,
         )
+        answer = await run_in_threadpool(call.act, asked) if call.waits else call.act(asked)
         if answer is None:
             return Response(status_code=204)
         return binary_answer(answer) if is_binary(request) else json_answer(answer)
 
     async def _healthz(self, _: Request) -> Response:
-        degraded = self._steward.journal.view().degraded
+        degraded = self._parts.steward.journal.view().degraded
         said = f"degraded: the journal cannot be written: {degraded}\n" if degraded else "ok\n"
         return Response(said, media_type="text/plain")
 
     async def _metrics(self, _: Request) -> Response:
-        return Response(exposition(estate(self._steward)), media_type=CONTENT_TYPE)
+        return Response(exposition(estate(self._parts.steward)), media_type=CONTENT_TYPE)
 
     async def _openapi(self, _: Request) -> Response:
         return Response(self._description, media_type="application/json")
