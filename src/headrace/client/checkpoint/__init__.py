@@ -1,0 +1,1 @@
+"""Reading and writing checkpoints; what needs torch is in ``client.torch``."""
