@@ -1,4 +1,4 @@
-"""Digests: BLAKE2b for names that must be stable, XXH3 for payloads on the wire."""
+"""Digests: BLAKE2b for names that must be stable, XXH3 for payloads on the wire and in stores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import xxhash
 from headrace.core.record import AnyArray, Record
 
 Buffer = bytes | bytearray | memoryview
+
+ContentDigest = xxhash.xxh3_128
+"""Takes the bytes of a stored file by and by; ``hexdigest()`` tells 32 hex digits. It finds
+damage, and tells chunks apart that nobody made to collide: not a MAC."""
 
 
 def name_digest(*parts: Buffer) -> str:

@@ -47,7 +47,11 @@ class CorruptSampleError(CorruptDataError):
     """
 
 
-class StaleIndexError(CorruptDataError):
+class StaleError(CorruptDataError):
+    """A file is no longer the one that was described before."""
+
+
+class StaleIndexError(StaleError):
     """A file changed after it was indexed; its recorded offsets are not to be trusted."""
 
 
