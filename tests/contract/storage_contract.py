@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.core.errors import HeadraceError, NotFoundError, StorageError
+from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
 from headrace.storage.port import ByteRange, Locates, Replicates, Storage
 
 CONTENT = bytes(range(256)) * 40
@@ -230,3 +231,64 @@ class StorageContract(ABC):
         storage.write("x", b"1")
         storage.write("x", b"2")
         assert [info.path for info in storage.list()] == ["x"]
+
+    def test_a_file_written_in_pieces_appears_whole_when_it_is_committed(
+        self, storage: Storage
+    ) -> None:
+        storage.write("a/x", b"old")
+        pieces = [b"", b"a few", memoryview(CONTENT), bytearray(5 << 20), array("q", range(9))]
+        whole = b"".join(bytes(memoryview(piece)) for piece in pieces)
+        with storage.create("a/x") as writer:
+            for piece in pieces:
+                writer.write(piece)
+            assert storage.read("a/x") == b"old"
+            info = writer.commit()
+            writer.abort()
+        assert (info.path, info.size) == ("a/x", len(whole))
+        assert info == storage.stat("a/x")
+        assert storage.read("a/x") == whole
+        assert [info.path for info in storage.list()] == ["a/x"]
+
+    def test_a_file_without_pieces_is_empty(self, storage: Storage) -> None:
+        with storage.create("empty") as writer:
+            writer.commit()
+        assert storage.read("empty") == b""
+
+    def test_a_file_that_is_not_committed_leaves_nothing_behind(self, storage: Storage) -> None:
+        storage.write("x", b"old")
+        with storage.create("x") as writer:
+            writer.write(CONTENT)
+        writer.abort()
+        with pytest.raises(ZeroDivisionError), storage.create("new") as writer:
+            writer.write(CONTENT)
+            raise ZeroDivisionError
+        assert [info.path for info in storage.list()] == ["x"]
+        assert storage.read("x") == b"old"
+
+    @pytest.mark.parametrize("end", ["commit", "abort"])
+    def test_a_writer_that_has_ended_writes_nothing_more(self, storage: Storage, end: str) -> None:
+        writer = storage.create("x")
+        getattr(writer, end)()
+        with pytest.raises(CallerError, match="create"):
+            writer.write(bytes(8 << 20))
+        with pytest.raises(CallerError, match="create"):
+            writer.commit()
+
+    def test_a_folder_is_deleted_with_all_below_it(self, storage: Storage) -> None:
+        for path in ("a/b/x", "a/.y", "a/b/c/z", "ab", "b/a"):
+            storage.write(path, b"1")
+        assert storage.read("a/b/x") == b"1"
+        storage.delete_folder("a")
+        storage.delete_folder("a")
+        assert [info.path for info in storage.list()] == ["ab", "b/a"]
+        with pytest.raises(NotFoundError):
+            storage.read("a/b/x")
+        with pytest.raises(NotFoundError, match="folder"):
+            storage.delete_folder("ab")
+
+    @pytest.mark.parametrize("path", ["", ".", "./", "a/.."])
+    def test_the_root_is_not_deleted(self, storage: Storage, path: str) -> None:
+        storage.write("a/x", b"1")
+        with pytest.raises(CallerError, match="root"):
+            storage.delete_folder(path)
+        assert storage.read("a/x") == b"1"

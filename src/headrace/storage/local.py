@@ -7,27 +7,26 @@ is ever read, and nothing is silently left out. So is a folder that is closed to
 A link that leads back to a directory above itself is not descended into.
 """
 # Plain os calls: this is the path of every read, and building a Path costs as much as the read.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH115, PTH116, PTH118, PTH120
+# ruff: noqa: PTH103, PTH105, PTH108, PTH113, PTH115, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from headrace.core.digest import Buffer
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
 from headrace.storage.neighbours import did_you_mean
 from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
-from headrace.storage.writing import AbortingWriter
+from headrace.storage.writing import AbortingWriter, ended, flat
 
 NOWHERE = "link"
 """Version of a listed link that leads outside the root or to nothing."""
@@ -129,8 +128,10 @@ class LocalStorage:
         real = self._locate(path)
         if real == self._root:
             raise CallerError(f"{path!r} is the root {self._root} itself; name a folder below it")
-        with _translated("delete", real), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(real)
+        if os.path.isfile(real):
+            raise NotFoundError(f"cannot delete {real}: it is a file; name a folder")
+        with _translated("delete", real):
+            shutil.rmtree(real, onerror=_raise_unless_gone)
 
     def close(self) -> None:
         """Nothing is held open between calls."""
@@ -265,15 +266,15 @@ class LocalWriter(AbortingWriter):
 
     def write(self, data: Buffer) -> None:
         """Append bytes."""
-        with _translated("write", self._real):
-            view = memoryview(data).cast("B")
+        view = flat(data)
+        with self._writing():
             while view:
                 view = view[os.write(self._handle, view) :]
 
     def commit(self) -> FileInfo:
         """Sync the file, rename it and sync its folder."""
         try:
-            with _translated("write", self._real):
+            with self._writing():
                 os.fsync(self._handle)
                 status = os.fstat(self._handle)
                 os.replace(self._aside, self._real)
@@ -289,6 +290,11 @@ class LocalWriter(AbortingWriter):
             self._handle = -1
             _remove_if_there(self._aside)
 
+    def _writing(self) -> AbstractContextManager[None]:
+        if self._handle < 0:
+            raise ended(self._real)
+        return _translated("write", self._real)
+
 
 def _sync_directory(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -296,6 +302,12 @@ def _sync_directory(folder: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _raise_unless_gone(_call: object, _path: str, failure: tuple[Any, Any, Any]) -> None:
+    """Raise what kept something from being removed; another may have removed it meanwhile."""
+    if not isinstance(failure[1], FileNotFoundError):
+        raise failure[1]
 
 
 def _remove_if_there(path: str) -> None:

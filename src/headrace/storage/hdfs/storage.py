@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import secrets
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,8 +23,9 @@ from headrace.storage.hdfs.handles import Handles, file_info
 from headrace.storage.hdfs.namenode import NameNodes
 from headrace.storage.hdfs.reading import Reading
 from headrace.storage.hdfs.webhdfs import WebHdfs
-from headrace.storage.hdfs.writing import NewFile
+from headrace.storage.hdfs.writing import HdfsWriter, NewFile, Pipelines
 from headrace.storage.port import CLOSED_FOLDER, BlockPlace, ByteRange, FileInfo
+from headrace.storage.writing import write_anew
 
 if TYPE_CHECKING:
     import hdfs_native
@@ -57,6 +57,7 @@ class HdfsStorage:
         self._namenodes = NameNodes(self._address, config)
         self._handles = Handles(self._namenodes, self._root, config)
         self._reading = self._new_reading()
+        self._pipelines = Pipelines()
         self._web = WebHdfs(self._address, config)
         _live.add(self)
         self._require_directory()
@@ -101,23 +102,17 @@ class HdfsStorage:
 
     def write(self, path: str, data: bytes) -> FileInfo:
         """Create or replace a file: written aside, closed, then renamed over the old one."""
-        full = self._full(path)
-        folder, name = posixpath.split(full)
-        aside = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.part")
-        new = NewFile(
-            path=aside, data=data, tried=f"write {full}", timeout_s=self._config.read_timeout_s
+        return write_anew(lambda: self.create(path), lambda writer: writer.write(data))
+
+    def create(self, path: str) -> HdfsWriter:
+        """Begin a file that is too large for ``write``, aside; folders are made.
+
+        After some pipelines broke of late, it has one copy until it is committed.
+        """
+        new = NewFile(path=path, full=self._full(path), timeout_s=self._config.read_timeout_s)
+        return HdfsWriter(
+            new, namenodes=self._namenodes, pipelines=self._pipelines, handles=self._handles
         )
-        try:
-            new.write(self._namenodes)
-            info = file_info(self._status_of(aside), path)
-            self._namenodes.tell(f"write {full}", lambda client: client.rename(aside, full, True))
-        except BaseException:
-            with suppress(HeadraceError):  # what went wrong first is what is told
-                self._namenodes.tell(f"delete {aside}", lambda client: client.delete(aside))
-            raise
-        self._handles.forget(path)
-        self._handles.remember(info)
-        return info
 
     def rename(self, source: str, target: str) -> None:
         """Move a file, replacing ``target`` atomically; folders of ``target`` are made."""
@@ -143,6 +138,20 @@ class HdfsStorage:
             return
         file_info(status, path)
         self._namenodes.tell(f"delete {full}", lambda client: client.delete(full))
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder with all that is below it; one that is already gone is not an error."""
+        full = self._full(path)
+        if posixpath.normpath(full) == posixpath.normpath(self._root or "/"):
+            raise CallerError(f"{path!r} is the root {self.url} itself; name a folder below it")
+        self._handles.clear()
+        try:
+            status = self._status(path)
+        except NotFoundError:
+            return
+        if not status.isdir:
+            raise NotFoundError(f"cannot delete {full}: it is a file; name a folder")
+        self._namenodes.tell(f"delete {full}", lambda client: client.delete(full, recursive=True))
 
     def locations(self, path: str) -> Sequence[BlockPlace]:
         """Return a file's blocks in order, as they are placed now, nearest replicas first."""

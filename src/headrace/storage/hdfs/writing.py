@@ -1,39 +1,71 @@
-"""Writes one file, although a DataNode of its pipeline may be dead.
+"""Writes one file piece by piece, although a DataNode may be dead.
 
-hdfs-native cannot name DataNodes to leave out, and the NameNode goes on handing out a dead
-one for ten minutes. So a failed write is begun again, at last with a single copy, whose
-DataNode is drawn anew each time; the NameNode makes the other copies.
+hdfs-native mends a pipeline that breaks within a block. Where the pipeline of a next block
+cannot be set up, the file is lost: it cannot name DataNodes to leave out, and the NameNode
+goes on handing out a dead one for ten minutes. So the file is to be begun anew, after some
+attempts with a single copy, whose DataNodes are drawn anew each time; the NameNode makes the
+other copies.
 """
 
 from __future__ import annotations
 
+import posixpath
+import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.core.errors import StorageError
+from headrace.core.digest import Buffer
+from headrace.core.errors import DeadlineError, HeadraceError
+from headrace.storage.hdfs.calls import calls_for
 from headrace.storage.hdfs.failure import Fault, judge
+from headrace.storage.hdfs.handles import Handles, file_info
 from headrace.storage.hdfs.namenode import NATIVE_ERRORS, NameNodes
+from headrace.storage.port import FileInfo
+from headrace.storage.writing import AbortingWriter, BrokenFileError, ended, flat
 
 if TYPE_CHECKING:
     import hdfs_native
+    from hdfs_native._internal import RawFileWriter
 
 SLOWEST_BYTES_PER_S = 1e6
 """A write is given time for this rate, besides its timeout."""
 
+PIECE_BYTES = 4 << 20
+"""Bytes that are handed to hdfs-native at once; smaller writes are gathered [bytes]."""
+
 WHOLE_ATTEMPTS = 3
-"""Attempts with as many copies as the cluster makes by default."""
+"""Attempts in a row with as many copies as the cluster makes by default."""
 
-SINGLE_ATTEMPTS = 12
-"""Attempts with one copy: where one of three DataNodes is dead, 1 in 3 writes 2.5 blocks."""
-
-
-PAUSE_S = 0.2
-"""Before another attempt: DataNodes report finished blocks by and by [s]."""
+MISTRUST_S = 60.0
+"""How long after the last broken pipeline files are begun with one copy at once [s]."""
 
 
-class _PipelineError(StorageError):
-    """A DataNode did not take the bytes; another may."""
+@dataclass(slots=True)
+class Pipelines:
+    """What one store learnt of late about the DataNodes that it is given."""
+
+    broken: int = 0
+    """Pipelines in a row that broke, since the last whole one that held."""
+
+    broke_at: float = 0.0
+    """When the last one broke, on the monotonic clock [s]."""
+
+    def want_one_copy(self) -> bool:
+        """Tell whether the next file should begin with a single copy."""
+        recent = time.monotonic() - self.broke_at < MISTRUST_S
+        return recent and self.broken >= WHOLE_ATTEMPTS
+
+    def note_broken(self) -> None:
+        """Count one that broke."""
+        self.broken += 1
+        self.broke_at = time.monotonic()
+
+    def note_whole(self) -> None:
+        """Trust them again: one with all copies held."""
+        self.broken = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,57 +73,161 @@ class NewFile:
     """A file that is to be written."""
 
     path: str
-    """Absolute; whatever is there is overwritten, folders are made."""
+    """Relative to the store's root."""
 
-    data: bytes
-    tried: str
-    """What to call the write in messages."""
+    full: str
+    """Absolute in the cluster; whatever is there is replaced, folders are made."""
 
     timeout_s: float
-    """Longest attempt, besides the time for the bytes at ``SLOWEST_BYTES_PER_S`` [s]."""
+    """Longest time in the cluster, besides that for the bytes at ``SLOWEST_BYTES_PER_S`` [s]."""
 
-    def write(self, namenodes: NameNodes) -> None:
-        """Write it.
+    aside: str = field(init=False)
+    """Where it is written."""
+
+    def __post_init__(self) -> None:
+        folder, name = posixpath.split(self.full)
+        aside = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+        object.__setattr__(self, "aside", aside)
+
+    @property
+    def tried(self) -> str:
+        """What to call the write in messages."""
+        return f"write {self.full}"
+
+
+class HdfsWriter(AbortingWriter):
+    """Writes aside, syncs, closes, then renames over what was there. For one thread.
+
+    Synced is the last block; those before it were taken by every DataNode of their pipelines,
+    and lie on their disks as soon as ``dfs.datanode.synconclose`` says.
+    """
+
+    def __init__(
+        self, new: NewFile, *, namenodes: NameNodes, pipelines: Pipelines, handles: Handles
+    ) -> None:
+        """Create the file aside.
 
         Raises:
-            StorageError: refused, or no DataNode takes the bytes; a part may be left behind.
-            DeadlineError: it takes too long.
+            StorageError: refused, or no NameNode answers.
         """
+        self._new = new
+        self._namenodes = namenodes
+        self._pipelines = pipelines
+        self._handles = handles
+        self._pending = bytearray()
+        self._sent = 0
+        self._spent_s = 0.0
+        self._copies = 0
+        self._published = False
+        self._raw: RawFileWriter | None = None
         try:
-            self._attempt(namenodes, WHOLE_ATTEMPTS, copies=None)
-        except _PipelineError:
-            begun = namenodes.ask(self.tried, lambda client: client.get_file_info(self.path))
-            self._attempt(namenodes, SINGLE_ATTEMPTS, copies=1)
-            namenodes.tell(
-                self.tried, lambda client: client.set_replication(self.path, begun.replication or 1)
+            self._raw = namenodes.tell(new.tried, self._create)
+            if pipelines.want_one_copy():
+                self._copies = self._ask_for_one_copy()
+        except BaseException:
+            self.abort()
+            raise
+
+    def write(self, data: Buffer) -> None:
+        """Append bytes; up to ``PIECE_BYTES`` are gathered before they are sent."""
+        view = flat(data)
+        if len(self._pending) + len(view) < PIECE_BYTES:
+            self._pending += view
+            return
+        self._flush()
+        for at in range(0, len(view), PIECE_BYTES):
+            self._send(view[at : at + PIECE_BYTES])
+
+    def commit(self) -> FileInfo:
+        """Sync and close the file, ask for all its copies, and rename it."""
+        try:
+            self._flush()
+            self._in_pipeline(_sync_and_close)
+            info = self._publish()
+        finally:
+            self.abort()
+        self._handles.forget(info.path)
+        self._handles.remember(info)
+        return info
+
+    def abort(self) -> None:
+        """Delete what was written aside; what went wrong before is what is told."""
+        raw, self._raw = self._raw, None
+        if self._published:
+            return
+        with suppress(HeadraceError):
+            self._namenodes.tell(
+                f"delete {self._new.aside}", lambda client: client.delete(self._new.aside)
             )
+        if raw is not None:  # it would send heartbeats for ever; without its file it closes at once
+            calls_for("closing").start(raw.close)
 
-    def _attempt(self, namenodes: NameNodes, attempts: int, *, copies: int | None) -> None:
-        timeout_s = self.timeout_s + len(self.data) / SLOWEST_BYTES_PER_S
-        for left in reversed(range(attempts)):
-            try:
-                namenodes.tell(
-                    self.tried, lambda client: self._put(client, copies), timeout_s=timeout_s
-                )
-            except _PipelineError:
-                if not left:
-                    raise
-                time.sleep(PAUSE_S)
-            else:
-                return
-
-    def _put(self, client: hdfs_native.Client, copies: int | None) -> None:
+    def _create(self, client: hdfs_native.Client) -> RawFileWriter:
         from hdfs_native import WriteOptions
 
-        writer = client.create(self.path, WriteOptions(replication=copies, overwrite=True))
+        # Not ``client.create``: what that returns closes itself, and waits, when it is collected.
+        return client.inner.create(self._new.aside, WriteOptions(overwrite=True))
+
+    def _ask_for_one_copy(self) -> int:
+        """Return how many copies the file had been going to have."""
+        new, tell = self._new, self._namenodes.tell
+        status = tell(new.tried, lambda client: client.get_file_info(new.aside))
+        tell(new.tried, lambda client: client.set_replication(new.aside, 1))
+        return status.replication or 1
+
+    def _flush(self) -> None:
+        if self._pending:
+            pending, self._pending = self._pending, bytearray()
+            self._send(memoryview(pending))
+
+    def _send(self, piece: memoryview) -> None:
+        self._sent += len(piece)
+        self._in_pipeline(lambda raw: raw.write(piece))
+
+    def _in_pipeline(self, call: Callable[[RawFileWriter], object]) -> None:
+        raw, tried = self._raw, self._new.tried
+        if raw is None:
+            raise ended(self._new.full)
+        budget_s = self._new.timeout_s + self._sent / SLOWEST_BYTES_PER_S
+        begun = time.monotonic()
         try:
-            writer.write(self.data)
-        except NATIVE_ERRORS as error:  # closing it would only wait for the file to be complete
-            failure = judge(error)
-            if failure.fault in (Fault.NAMENODE, Fault.DATANODES):
-                raise _PipelineError(
-                    f"cannot {self.tried}: the DataNodes chosen for it do not take it; "
-                    f"{failure.reason}"
-                ) from error
-            raise failure.error(self.tried) from error
-        writer.close()
+            calls_for("writing").run(lambda: call(raw), max(0.0, budget_s - self._spent_s))
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"cannot {tried}: the DataNodes did not take {self._sent} bytes in {budget_s:g} s; "
+                "are they frozen, overloaded or cut off? Look at their logs and at the network"
+            ) from error
+        except NATIVE_ERRORS as error:
+            raise self._translated(error) from error
+        finally:
+            self._spent_s += time.monotonic() - begun
+
+    def _translated(self, error: BaseException) -> HeadraceError:
+        failure = judge(error)
+        if failure.fault not in (Fault.NAMENODE, Fault.DATANODES):
+            return failure.error(self._new.tried)
+        self._pipelines.note_broken()
+        return BrokenFileError(
+            f"cannot {self._new.tried}: the DataNodes chosen for it do not take it; begin the "
+            f"file anew; {failure.reason}"
+        )
+
+    def _publish(self) -> FileInfo:
+        new, tell = self._new, self._namenodes.tell
+        status = self._namenodes.ask(new.tried, lambda client: client.get_file_info(new.aside))
+        if self._copies:
+            tell(new.tried, lambda client: client.set_replication(new.aside, self._copies))
+        else:
+            self._pipelines.note_whole()
+        tell(new.tried, lambda client: client.rename(new.aside, new.full, True))
+        self._published = True
+        return file_info(status, new.path)
+
+
+def _sync_and_close(raw: RawFileWriter) -> None:
+    try:
+        raw.hsync()
+    except RuntimeError as error:
+        if "erasure-coded" not in str(error):  # these cannot be synced
+            raise
+    raw.close()
