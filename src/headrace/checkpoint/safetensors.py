@@ -9,12 +9,12 @@ header that does not begin with ``{``. Like the reference, nothing is asked of a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from headrace.checkpoint.jsonobject import is_unicode, parse_object
 from headrace.core.digest import Buffer
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import FileInfo, Storage
@@ -143,7 +143,7 @@ def parse_header(head: Buffer, *, file: str, size: int) -> Header:
         CorruptDataError: something is wrong; says in which file, at which tensor, and what.
     """
     end = header_length(head, file=file, size=size)
-    document = _parse(bytes(head[_LENGTH_BYTES:end]), file)
+    document = parse_object(bytes(head[_LENGTH_BYTES:end]), file=file, what="header", count=_count)
     metadata = _metadata(document.pop("__metadata__", None), file)
     entries = [_entry(name, fields, end, file) for name, fields in document.items()]
     entries.sort(key=lambda entry: (entry.offset, entry.length))
@@ -184,31 +184,6 @@ def read_headers(storage: Storage, files: Sequence[FileInfo]) -> list[Header]:
         return list(pool.map(lambda file: read_header(storage, file), files))
 
 
-def _parse(text: bytes, file: str) -> dict[str, Any]:
-    if not text.startswith(b"{"):
-        _refuse(file, "its header does not begin with {")
-    try:
-        document: dict[str, Any] = json.loads(
-            text.decode(),
-            object_pairs_hook=_distinct,
-            parse_int=_count,
-            parse_float=_no_count,
-            parse_constant=_no_count,
-        )
-    except (ValueError, RecursionError) as error:
-        _refuse(file, f"its header is no valid JSON: {error}")
-    return document
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in document:
-            raise ValueError(f"{name!r} occurs twice")
-        document[name] = value
-    return document
-
-
 def _count(digits: str) -> int:
     count = int(digits) if len(digits) <= _MOST_DIGITS and digits[0] != "-" else _MOST_COUNT
     if count >= _MOST_COUNT:
@@ -216,31 +191,18 @@ def _count(digits: str) -> int:
     return count
 
 
-def _no_count(text: str) -> NoReturn:
-    raise ValueError(f"{text[:40]} is no count of elements or bytes")
-
-
 def _metadata(found: Any, file: str) -> Mapping[str, str] | None:
     if found is None:
         return None
     if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         _refuse(file, "its __metadata__ must map texts to texts")
-    if not all(_is_unicode(key) and _is_unicode(text) for key, text in found.items()):
+    if not all(is_unicode(key) and is_unicode(text) for key, text in found.items()):
         _refuse(file, "its __metadata__ has a text that is no Unicode")
     return found
 
 
-def _is_unicode(text: str) -> bool:
-    """Return whether a text can be written: JSON can name halves of surrogate pairs."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _entry(name: str, fields: Any, data_begin: int, file: str) -> TensorEntry:
-    if not _is_unicode(name):
+    if not is_unicode(name):
         _refuse(file, f"tensor {name!r}: its name is no Unicode")
     if not isinstance(fields, dict) or fields.keys() != _FIELDS:
         _refuse(file, f"tensor {name!r} must have dtype, shape and data_offsets, and no more")

@@ -1,0 +1,139 @@
+"""The layout of a folder that holds safetensors files and no index of them.
+
+Frameworks load such files whole in each process (``load_file``): all ranks read all bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from headrace.checkpoint.layout import (
+    Checkpoint,
+    CheckpointFile,
+    Folder,
+    LayoutName,
+    Piece,
+    Reading,
+)
+from headrace.checkpoint.safetensors import DTYPES, Header, ShortFileError, read_headers
+from headrace.core.errors import CorruptDataError
+from headrace.storage.port import FileInfo, Storage
+
+SUFFIX = ".safetensors"
+
+_STEP = re.compile(r"(?:^|[-_])(?:step|iter|checkpoint)[-_]?(\d{1,18})$")
+
+
+class SafetensorsLayout:
+    """A folder with safetensors files directly in it. It has no marker."""
+
+    @property
+    def name(self) -> LayoutName:
+        """``safetensors``."""
+        return "safetensors"
+
+    def recognise(self, storage: Storage, folder: Folder) -> Checkpoint | None:
+        """Return the checkpoint, complete when each file is as long as its header says."""
+        found = [info for info in folder.files if is_plain(info.path, SUFFIX)]
+        if not found:
+            return None
+        return Checkpoint(
+            path=folder.path,
+            layout=self.name,
+            step=step_of(folder.path),
+            files=tuple(
+                CheckpointFile(path=info.path, size=info.size, version=info.version, role="weights")
+                for info in found
+            ),
+            missing=shortfall(storage, folder.path, found),
+        )
+
+    def pieces(self, storage: Storage, checkpoint: Checkpoint) -> Sequence[Piece]:
+        """Return all tensors."""
+        return tensors_of(storage, checkpoint, (file.path for file in checkpoint.files))
+
+    def readings(
+        self,
+        storage: Storage,  # noqa: ARG002 - the files' lengths tell all
+        checkpoint: Checkpoint,
+        world_size: int,
+    ) -> Sequence[Reading]:
+        """Return that all ranks read all files."""
+        ranks = range(world_size)
+        return [whole_file(file, ranks, "weights") for file in checkpoint.files]
+
+
+def tensors_of(storage: Storage, checkpoint: Checkpoint, files: Iterable[str]) -> list[Piece]:
+    """Return the tensors of some of a checkpoint's files, which are safetensors files.
+
+    Raises:
+        CorruptDataError: a header is damaged, or two files have a tensor of the same name.
+    """
+    wanted = set(files)
+    chosen = sorted((f for f in checkpoint.files if f.path in wanted), key=lambda f: f.path)
+    infos = [FileInfo(checkpoint.file_path(f.path), f.size, f.version) for f in chosen]
+    homes: dict[str, str] = {}
+    pieces = []
+    for file, header in zip(chosen, read_headers(storage, infos), strict=True):
+        for piece in _pieces(file.path, header):
+            if piece.name in homes:
+                raise CorruptDataError(
+                    f"{checkpoint.path}: {homes[piece.name]} and {file.path} both have a tensor "
+                    f"{piece.name!r}; keep the files of one model in a folder"
+                )
+            homes[piece.name] = file.path
+            pieces.append(piece)
+    return pieces
+
+
+def shortfall(storage: Storage, path: str, files: Sequence[FileInfo]) -> str:
+    """Return which file of a folder does not yet hold all that its header names; empty: none.
+
+    Args:
+        storage: Where they are.
+        path: The folder's.
+        files: Safetensors files, with paths relative to the folder.
+
+    Raises:
+        CorruptDataError: a header is damaged otherwise.
+    """
+    infos = [FileInfo(f"{path}/{f.path}" if path else f.path, f.size, f.version) for f in files]
+    try:
+        read_headers(storage, infos)
+    except ShortFileError as error:
+        return str(error)
+    return ""
+
+
+def whole_file(file: CheckpointFile, ranks: range, what: str) -> Reading:
+    """Return that some ranks read all of a file."""
+    return Reading(file=file.path, offset=0, length=file.size, ranks=ranks, what=what)
+
+
+def is_plain(path: str, suffix: str) -> bool:
+    """Return whether a file with such a name lies directly in the folder and is not hidden."""
+    return path.endswith(suffix) and "/" not in path and not path.startswith(".")
+
+
+def step_of(path: str) -> int | None:
+    """Return the step that a folder's name ends with, such as ``step-100``; None: it has none."""
+    found = _STEP.search(path.rpartition("/")[2])
+    return None if found is None else int(found.group(1))
+
+
+def _pieces(file: str, header: Header) -> list[Piece]:
+    """Return a file's tensors, by offset; each is whole."""
+    return [
+        Piece(
+            name=entry.name,
+            file=file,
+            offset=entry.offset,
+            length=entry.length,
+            dtype=DTYPES[entry.dtype].torch_name,
+            shape=entry.shape,
+            origin=(0,) * len(entry.shape),
+            whole=entry.shape,
+        )
+        for entry in header.tensors
+    ]
