@@ -1,0 +1,1 @@
+"""Decides what of which checkpoint is copied when: pure, told by events, answered by actions."""
