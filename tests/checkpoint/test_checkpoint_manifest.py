@@ -23,7 +23,7 @@ from headrace.core.digest import ContentDigest
 from headrace.core.errors import CorruptDataError
 from headrace.storage.local import LocalStorage
 
-DIGEST = "0" * 32
+DIGEST, OTHER = "0" * 32, "1" * 32
 
 
 def digest_of(data: bytes) -> str:
@@ -68,13 +68,14 @@ def test_a_manifest_is_read_as_it_was_written(storage: LocalStorage, folder: str
     assert read_manifest(storage, folder) == manifest
 
 
-def test_digests_count_only_for_the_file_they_were_made_of() -> None:
-    noted = FileDigests(size=3, version="7", digests=(DIGEST,))
+def test_a_note_counts_only_for_the_file_it_was_made_of() -> None:
+    noted = FileDigests(size=3, version="7", chunk_bytes=2, digests=(DIGEST, OTHER))
     manifest = Manifest(files={"a": noted})
-    assert manifest.chunks("a", size=3, version="7") == (Chunk(0, 3, DIGEST),)
-    assert manifest.chunks("a", size=3, version="8") == (Chunk(0, 3, None),)
-    assert manifest.chunks("a", size=5, version="7") == cut(5)
-    assert manifest.chunks("b", size=3, version="7") == (Chunk(0, 3, None),)
+    assert manifest.note("a", size=3, version="7") is noted
+    assert noted.chunks() == (Chunk(0, 2, DIGEST), Chunk(2, 1, OTHER))
+    assert manifest.note("a", size=3, version="8") is None
+    assert manifest.note("a", size=4, version="7") is None
+    assert manifest.note("b", size=3, version="7") is None
 
 
 GOOD = b'{"format":1,"files":{"a":{"size":3,"version":"7","chunk_bytes":4,"digests":["%s"]}}}'

@@ -55,6 +55,9 @@ class FileDigests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     digests: tuple[Digest, ...]
     """Of its chunks, in order; an empty file has one chunk without bytes."""
 
+    copied_version: str | None = None
+    """Of the file at ``Manifest.copied_from``, if it is a copy."""
+
     def chunks(self) -> tuple[Chunk, ...]:
         """Return the file's chunks."""
         return tuple(
@@ -70,12 +73,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     files: Mapping[str, FileDigests]
     """By path, relative to the checkpoint's folder."""
 
-    def chunks(self, path: str, *, size: int, version: str) -> tuple[Chunk, ...]:
-        """Return a file's chunks, without digests where the manifest does not know this version."""
+    copied_from: str | None = None
+    """URL of the checkpoint's folder that it is a copy of; None: it was written here."""
+
+    def note(self, path: str, *, size: int, version: str) -> FileDigests | None:
+        """Return what is noted of a file; None: nothing of this version."""
         noted = self.files.get(path)
         if noted is None or (noted.size, noted.version) != (size, version):
-            return cut(size)
-        return noted.chunks()
+            return None
+        return noted
 
 
 def cut(size: int, chunk_bytes: int = CHUNK_BYTES) -> tuple[Chunk, ...]:

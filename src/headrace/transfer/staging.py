@@ -1,0 +1,142 @@
+"""The folder at the destination in which a copy comes together.
+
+It tells by itself what is done: a finished chunk's name says which bytes of which file it is, and
+their digest. So a copy goes on after its process was killed, without a journal, and on another
+host. What names nothing of the copy is of a file that was replaced, or was being written when
+somebody died.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.core.errors import NotFoundError
+from headrace.storage.port import FileInfo, Storage
+from headrace.transfer.chunk import ChunkTask, part_path
+from headrace.transfer.plan import STAGING, FilePlan, Route
+from headrace.transfer.seal import Seal, read_seal
+
+_SEAL = "seal.json"
+_PART = re.compile(r"(.+/[0-9a-f]{16}-[0-9]+-([0-9]+))-([0-9a-f]{32})")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a staging folder held when it was listed."""
+
+    files: Mapping[str, FileInfo]
+    """All in it, by path relative to the destination's root."""
+
+    digests: Mapping[str, tuple[str, ...]]
+    """Finished chunks: ``ChunkTask.staged`` → digests. More than one: it is not known which of
+    them is right."""
+
+    seal: Seal | None
+
+    def part(self, task: ChunkTask) -> str | None:
+        """Return the path of a chunk's finished copy; None: it is not there."""
+        digests = self.digests.get(task.staged, ())
+        if task.digest in digests or (task.digest is None and len(digests) == 1):
+            return part_path(task.staged, task.digest or digests[0])
+        return None
+
+    def missing(self, plans: Sequence[FilePlan]) -> tuple[ChunkTask, ...]:
+        """Return the chunks that are still to be copied.
+
+        Args:
+            plans: The files; all of a checkpoint, or some.
+        """
+        if self.seal is not None and self.seal.is_of(plans):
+            return ()
+        return tuple(task for plan in plans for task in plan.tasks if self.part(task) is None)
+
+
+class Staging:
+    """The staging folder of one copy. Keeps nothing; thread-safe."""
+
+    def __init__(self, destination: Storage, route: Route) -> None:
+        self._destination = destination
+        self._folder = route.staging
+
+    @property
+    def seal_path(self) -> str:
+        """Where the seal is, relative to the destination's root."""
+        return f"{self._folder}/{_SEAL}"
+
+    def look(self) -> Staged:
+        """Return what is there now: one listing.
+
+        Raises:
+            StorageError: the destination does not answer.
+        """
+        files = {info.path: info for info in _listed(self._destination, self._folder)}
+        digests: dict[str, tuple[str, ...]] = {}
+        for path, info in files.items():
+            match = _PART.fullmatch(path)
+            if match and int(match[2]) == info.size:
+                digests[match[1]] = (*digests.get(match[1], ()), match[3])
+        sealed = self.seal_path in files
+        seal = read_seal(self._destination, self.seal_path) if sealed else None
+        return Staged(files, digests, seal)
+
+    def tidy(self, plans: Sequence[FilePlan]) -> None:
+        """Remove all that is of no use for these files.
+
+        To be called while nobody copies chunks to this folder: it would remove what is being
+        written.
+
+        Args:
+            plans: All files of the checkpoint.
+
+        Raises:
+            StorageError: something cannot be removed.
+        """
+        staged = self.look()
+        if staged.seal is not None and staged.seal.is_of(plans):
+            return
+        wanted = {staged.part(task) for plan in plans for task in plan.tasks}
+        for path in sorted(set(staged.files) - wanted, key=self._seal_first):
+            self._destination.delete(path)
+
+    def remove(self) -> None:
+        """Remove the folder.
+
+        Raises:
+            StorageError: something cannot be removed.
+        """
+        _remove(self._destination, self._folder)
+
+    def _seal_first(self, path: str) -> bool:
+        return path != self.seal_path
+
+
+def remove_others(destination: Storage, routes: Iterable[Route]) -> tuple[str, ...]:
+    """Remove the staging folders of all copies but these, and return their names.
+
+    Args:
+        destination: The store.
+        routes: Copies that go on, or will.
+
+    Raises:
+        StorageError: something cannot be removed.
+    """
+    staying = {route.staging for route in routes}
+    found = {"/".join(info.path.split("/")[:3]) for info in _listed(destination, STAGING)}
+    for folder in sorted(found - staying):
+        _remove(destination, folder)
+    return tuple(folder.rpartition("/")[2] for folder in sorted(found - staying))
+
+
+def _listed(storage: Storage, folder: str) -> Iterator[FileInfo]:
+    try:
+        yield from storage.list(folder)
+    except NotFoundError:
+        return
+
+
+def _remove(storage: Storage, folder: str) -> None:
+    """Remove a staging folder; the seal first, for without the files it says what is not so."""
+    storage.delete(f"{folder}/{_SEAL}")
+    storage.delete_folder(folder)
