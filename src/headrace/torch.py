@@ -1,6 +1,25 @@
-"""PyTorch users' entrance: ``headrace.torch.Loader`` delivers batches of tensors."""
+"""PyTorch users' entrance: batches of tensors, and checkpoints on any store.
+
+What is for checkpoints is imported when it is asked for: torch takes two seconds for its own part.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from headrace.client.torch.batch import TensorBatch
 from headrace.client.torch.loader import Loader
 
-__all__ = ["Loader", "TensorBatch"]
+if TYPE_CHECKING:
+    from headrace.client.torch.checkpoint.reader import CheckpointReader
+
+__all__ = ["CheckpointReader", "Loader", "TensorBatch"]
+
+_HOMES = {"CheckpointReader": "headrace.client.torch.checkpoint.reader"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"headrace.torch has no {name!r}; it has {', '.join(__all__)}")

@@ -1,0 +1,188 @@
+"""The reader that ``torch.distributed.checkpoint.load`` takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from typing import Any
+
+from torch.distributed.checkpoint._extension import ExtensionRegistry
+from torch.distributed.checkpoint.filesystem import _StorageInfo, _StorageReaderTransforms
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
+from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
+from torch.distributed.checkpoint.storage import StorageReader
+from torch.futures import Future
+
+from headrace.client.checkpoint.coalescing import FetchLimits
+from headrace.client.checkpoint.fetch import RangeFetcher
+from headrace.client.torch.checkpoint.loading import Loading, Want
+from headrace.client.torch.checkpoint.metadata import parse_metadata
+from headrace.client.torch.checkpoint.places import can_open
+from headrace.client.torch.checkpoint.statistics import ReaderStatistics
+from headrace.core.errors import CorruptDataError, HeadraceError, NotFoundError
+from headrace.storage.opening import open_storage
+from headrace.storage.port import Storage
+
+_log = logging.getLogger("headrace.checkpoint")
+
+
+class CheckpointReader(StorageReader):
+    """Reads a checkpoint of ``torch.distributed.checkpoint`` from any store; resharding works.
+
+    ``dcp.load(state_dict, storage_reader=CheckpointReader("hdfs:///runs/7/step-1000"))``. Few,
+    large requests in parallel take the place of one or more for each tensor. Nothing that a
+    checkpoint holds is executed, unless ``trusted``. For one load at a time.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        limits: FetchLimits | None = None,
+        trusted: bool = False,
+        extensions: ExtensionRegistry | None = None,
+    ) -> None:
+        """Prepare to read; the store is asked when a load begins.
+
+        Args:
+            url: The checkpoint's folder.
+            limits: How its files are read.
+            trusted: Load also objects whose pickles may run code when they are loaded; else
+                they are refused. Tensors never run code.
+            extensions: Those by which pieces were transformed when they were saved, as for
+                torch's ``FileSystemReader``; None: those that torch knows.
+        """
+        super().__init__()
+        self._url = os.fspath(url)
+        self._limits = limits or FetchLimits()
+        self._trusted = trusted
+        self._transforms = _StorageReaderTransforms(extensions)
+        self._storage: Storage | None = None
+        self._pieces: dict[MetadataIndex, _StorageInfo] = {}
+        self._load_id = str(uuid.uuid4())
+        self._metadata_error: HeadraceError | None = None
+        self._statistics = ReaderStatistics()
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The checkpoint's folder."""
+        return self._url
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Tell whether this is a URL or path of a store that can be read here."""
+        return can_open(checkpoint_id)
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Forget what was read; go to another checkpoint if one is named (a URL or path)."""
+        self.close()
+        if checkpoint_id:
+            self._url = os.fspath(checkpoint_id)
+        self._load_id = str(uuid.uuid4())
+
+    def read_metadata(
+        self,
+        *_: Any,
+        rank: int | None = None,
+        **kwargs: Any,  # noqa: ARG002 - torch looks for the name and gives more in time
+    ) -> Metadata:
+        """Return the checkpoint's metadata; nothing of it is executed.
+
+        Args:
+            rank: For the metadata of a rank that was saved without collectives; torch asks for
+                it after the global one could not be read.
+            kwargs: Not looked at.
+
+        Raises:
+            NotFoundError: there is no such checkpoint, or it is not complete.
+            CorruptDataError: the metadata is damaged or hostile.
+            StorageError: it cannot be read.
+        """
+        if rank is not None and self._metadata_error is not None:
+            raise self._metadata_error  # some ranks would go on by other metadata than others
+        name = ".metadata" if rank is None else f"__{rank}.metadata"
+        try:
+            metadata = parse_metadata(self._read_metadata_file(name), f"{self._url}/{name}")
+        except NotFoundError:
+            raise
+        except HeadraceError as error:
+            self._metadata_error = error
+            raise
+        metadata.storage_meta = metadata.storage_meta or StorageMeta()
+        metadata.storage_meta.load_id = self._load_id
+        return metadata
+
+    def set_up_storage_reader(
+        self,
+        metadata: Metadata,
+        is_coordinator: bool,  # noqa: ARG002 - all ranks do the same
+        *_: Any,
+        **kwargs: Any,  # noqa: ARG002 - torch looks for the name and gives more in time
+    ) -> None:
+        """Take note of where pieces lie."""
+        self._pieces = metadata.storage_data
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan as it is."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """Return the plans as they are."""
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Load all items of the plan; done when this returns.
+
+        Raises:
+            CorruptDataError: files are not what the metadata says, or objects may run code.
+            StorageError: something could not be read.
+        """
+        begin = time.perf_counter()
+        wants = [self._want(item) for item in plan.items]
+        fetcher = RangeFetcher(self._opened(), self._limits)
+        loading = Loading(
+            planner,
+            fetcher,
+            self._transforms,
+            request_bytes=self._limits.request_bytes,
+            trusted=self._trusted,
+        )
+        loading.load(wants)
+        self._statistics = ReaderStatistics(
+            items=len(wants), load_s=time.perf_counter() - begin, fetch=fetcher.statistics()
+        )
+        _log.info("%s: %s", self._url, self._statistics)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def statistics(self) -> ReaderStatistics:
+        """Return what this rank's last load took."""
+        return self._statistics
+
+    def close(self) -> None:
+        """Let go of the store; another load opens it again."""
+        storage, self._storage = self._storage, None
+        if storage is not None:
+            storage.close()
+        self._pieces = {}
+        self._metadata_error = None
+
+    def _opened(self) -> Storage:
+        if self._storage is None:
+            self._storage = open_storage(self._url)
+        return self._storage
+
+    def _read_metadata_file(self, name: str) -> bytes:
+        return self._opened().read(name)
+
+    def _want(self, item: ReadItem) -> Want:
+        info = self._pieces.get(item.storage_index)
+        if info is None:
+            raise CorruptDataError(
+                f"{self._url}/.metadata does not say where {item.storage_index.fqn!r} lies; it is "
+                "damaged, or not all ranks had saved when it was written"
+            )
+        return Want(item, info)

@@ -1,0 +1,349 @@
+"""What ``dcp.save`` wrote comes back bit by bit, in few requests, and nothing of it is executed."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint._extension import ZStandard
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
+
+from headrace.client.checkpoint.coalescing import FetchLimits
+from headrace.client.checkpoint.savedtensor import HEAD_BYTES, parse_head
+from headrace.client.torch.checkpoint.metadata import parse_metadata
+from headrace.core.errors import CorruptDataError
+from headrace.storage.opening import open_storage
+from headrace.torch import CheckpointReader
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
+
+DTYPES = (
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64,
+    torch.complex128, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
+    torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2,
+)  # fmt: skip
+
+
+def numbers(dtype: torch.dtype, *shape: int, seed: int = 0) -> torch.Tensor:
+    """Any bits, but for bools."""
+    count = torch.Size(shape).numel() * dtype.itemsize
+    octets = torch.randint(
+        0, 256, (count,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed)
+    )
+    octets = octets % 2 if dtype is torch.bool else octets
+    return octets.view(dtype).reshape(shape)
+
+
+def state(fill: Callable[[torch.dtype, tuple[int, ...]], torch.Tensor]) -> dict[str, Any]:
+    """All that a training state may hold."""
+    return {
+        "types": {str(dtype): fill(dtype, (5, 3)) for dtype in DTYPES},
+        "empty": fill(torch.float32, (0, 4)),
+        "scalar": fill(torch.float32, ()),
+        "turned": fill(torch.float32, (6, 7)).t(),
+        "large": fill(torch.float32, (300, 700)),
+        "largest": fill(torch.bfloat16, (500, 900)),
+        "list": [1, fill(torch.int64, (3,)), {"deep": fill(torch.float32, (2, 2, 2, 2, 2))}],
+        "objects": {"text": "a", "number": 1.5, "none": None, "tuple": (1, 2)},
+    }
+
+
+def random_state() -> dict[str, Any]:
+    return state(lambda dtype, shape: numbers(dtype, *shape, seed=len(shape)))
+
+
+def blank_state() -> dict[str, Any]:
+    blank = state(lambda dtype, shape: torch.zeros(shape, dtype=dtype))
+    return {**blank, "objects": dict.fromkeys(blank["objects"], "")}
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal in structure, and tensors bit by bit."""
+    if isinstance(a, torch.Tensor):
+        bits = [one.contiguous().reshape(-1).view(torch.uint8) for one in (a, b)]
+        return a.dtype == b.dtype and a.shape == b.shape and torch.equal(*bits)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint that torch's own writer wrote."""
+    folder = tmp_path_factory.mktemp("saved")
+    dcp.save(random_state(), checkpoint_id=folder, no_dist=True)
+    return folder
+
+
+SMALL_REQUESTS = FetchLimits(request_bytes=100_000, parallel=4)
+"""Pieces of these tests are longer, so that all ways of reading are taken."""
+
+
+@pytest.mark.parametrize("limits", [FetchLimits(), SMALL_REQUESTS])
+def test_a_state_comes_back_bit_by_bit(saved: Path, limits: FetchLimits) -> None:
+    loaded = blank_state()
+    dcp.load(loaded, storage_reader=CheckpointReader(saved, limits=limits), no_dist=True)
+    assert same(loaded, random_state())
+
+
+def test_a_state_comes_back_from_hdfs(saved: Path, hdfs_dir: str) -> None:
+    storage = open_storage(hdfs_dir)
+    for file in saved.iterdir():
+        storage.write(file.name, file.read_bytes())
+    loaded = blank_state()
+    reader = CheckpointReader(hdfs_dir, limits=SMALL_REQUESTS)
+    dcp.load(loaded, storage_reader=reader, no_dist=True)
+    assert same(loaded, random_state())
+    reader.close()
+
+
+def test_few_requests_bring_many_items(saved: Path) -> None:
+    loaded = blank_state()
+    reader = CheckpointReader(saved)
+    dcp.load(loaded, storage_reader=reader, no_dist=True)
+    statistics = reader.statistics()
+    assert statistics.items == 28
+    assert statistics.fetch.requests == 1
+    assert "28 items" in str(statistics)
+    assert "1 requests" in str(statistics)
+
+
+def test_a_state_is_loaded_by_keys_alone(saved: Path) -> None:
+    loaded = _load_state_dict_from_keys(
+        {"types", "objects"}, storage_reader=CheckpointReader("/nowhere"), checkpoint_id=saved
+    )
+    wanted = random_state()
+    assert same(loaded, {key: wanted[key] for key in ("types", "objects")})
+
+
+def test_tensors_are_converted_where_the_target_is_of_another_kind(saved: Path) -> None:
+    loaded = {"large": torch.zeros(300, 700, dtype=torch.float64)}
+    loaded["turned"] = torch.zeros(6, 7).t()
+    dcp.load(loaded, storage_reader=CheckpointReader(saved, limits=SMALL_REQUESTS), no_dist=True)
+    wanted = random_state()["large"].double()
+    torch.testing.assert_close(loaded["large"], wanted, rtol=0, atol=0, equal_nan=True)
+    assert same(loaded["turned"], random_state()["turned"])
+
+
+def test_transformed_pieces_are_read_as_torch_reads_them(tmp_path: Path) -> None:
+    if not ZStandard.is_available():
+        pytest.skip("torch needs another package for its own extension")
+    writer = dcp.FileSystemWriter(tmp_path, _extensions=[ZStandard()])
+    dcp.save(random_state(), storage_writer=writer, no_dist=True)
+    loaded = blank_state()
+    dcp.load(loaded, storage_reader=CheckpointReader(tmp_path), no_dist=True)
+    assert same(loaded, random_state())
+
+
+def test_a_parameter_is_loaded_in_place(saved: Path) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(300, 700))
+    dcp.load({"large": parameter}, storage_reader=CheckpointReader(saved), no_dist=True)
+    assert same(parameter.detach(), random_state()["large"])
+
+
+class _RowsPlanner(dcp.DefaultLoadPlanner):
+    """Wants some rows of a tensor, as a rank of another world size does."""
+
+    def __init__(self, fqn: str, begin: int, end: int) -> None:
+        super().__init__()
+        self._rows = (fqn, begin, end)
+
+    def create_local_plan(self) -> dcp.LoadPlan:
+        fqn, begin, end = self._rows
+        plan = super().create_local_plan()
+        (item,) = (one for one in plan.items if one.dest_index.fqn == fqn)
+        width = item.lengths[1]
+        object.__setattr__(item, "storage_offsets", torch.Size([begin, 0]))
+        object.__setattr__(item, "dest_offsets", torch.Size([begin, 0]))
+        object.__setattr__(item, "lengths", torch.Size([end - begin, width]))
+        return dcp.LoadPlan([item])
+
+
+def test_only_the_rows_that_are_wanted_are_read(saved: Path) -> None:
+    loaded = {"largest": torch.zeros(500, 900, dtype=torch.bfloat16)}
+    reader = CheckpointReader(saved)
+    dcp.load(loaded, storage_reader=reader, planner=_RowsPlanner("largest", 100, 110), no_dist=True)
+    wanted = torch.zeros(500, 900, dtype=torch.bfloat16)
+    wanted[100:110] = random_state()["largest"][100:110]
+    assert same(loaded["largest"], wanted)
+    assert reader.statistics().fetch.read_bytes == HEAD_BYTES + 10 * 900 * 2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 3, 4), (1, 1, 1, 1, 300), (70_000,)])
+def test_a_saved_tensor_is_understood_as_torch_load_understands_it(
+    dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    tensor = numbers(dtype, *shape)
+    file = io.BytesIO()
+    torch.save(tensor, file)
+    saved = parse_head(file.getvalue())
+    assert saved is not None
+    assert (saved.dtype, saved.shape, saved.strides) == (
+        str(dtype).removeprefix("torch."), tensor.shape, tensor.stride(),
+    )  # fmt: skip
+    octets = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    assert file.getvalue()[saved.start : saved.start + tensor.nbytes] == octets
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        torch.ones(3, dtype=torch.complex64).conj(),
+        torch.nn.Parameter(torch.ones(2)),
+        torch.ones(2, 2).to_sparse(),
+        {"a": torch.ones(2)},
+        "text",
+    ],
+)
+def test_what_is_no_plain_tensor_is_left_to_torch_load(made: object) -> None:
+    file = io.BytesIO()
+    torch.save(made, file)
+    assert parse_head(file.getvalue()) is None
+
+
+def test_a_tensor_whose_memory_is_too_short_is_left_to_torch_load() -> None:
+    file = io.BytesIO()
+    torch.save(torch.ones(7), file)
+    assert parse_head(file.getvalue().replace(b"K\x07\x85", b"K\x08\x85")) is None
+
+
+# Hostile and damaged checkpoints.
+
+
+class Evil:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+def refusal(folder: Path, **options: Any) -> str:
+    with pytest.raises(CheckpointException) as caught:
+        dcp.load(blank_state(), storage_reader=CheckpointReader(folder, **options), no_dist=True)
+    return str(caught.value)
+
+
+@pytest.fixture
+def copied(saved: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    for file in saved.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+def test_metadata_with_code_is_refused_and_not_executed(copied: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    (copied / ".metadata").write_bytes(pickle.dumps(Evil(evil)))
+    with pytest.raises(CorruptDataError, match="nothing of it was executed"):
+        CheckpointReader(copied).read_metadata()
+    assert not evil.exists()
+
+
+def test_an_object_with_code_is_refused_and_not_executed(tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    dcp.save({"a": Evil(evil)}, checkpoint_id=tmp_path / "it", no_dist=True)
+    for trusted in (False, True):
+        reader = CheckpointReader(tmp_path / "it", trusted=trusted)
+        if trusted:
+            dcp.load({"a": 1}, storage_reader=reader, no_dist=True)
+        else:
+            with pytest.raises(CheckpointException, match="may run code"):
+                dcp.load({"a": 1}, storage_reader=reader, no_dist=True)
+        assert evil.exists() == trusted
+
+
+def test_a_tensor_with_code_is_refused_and_not_executed(copied: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(Evil(evil), protocol=2))
+        archive.writestr("archive/version", "3\n")
+        archive.writestr("archive/byteorder", "little")
+    change_metadata(copied, "scalar", offset=0, length=len(file.getvalue()))
+    data = (copied / "__0_0.distcp").read_bytes()
+    (copied / "__0_0.distcp").write_bytes(file.getvalue() + data[len(file.getvalue()) :])
+    assert "scalar in __0_0.distcp cannot be read" in refusal(copied, trusted=True)
+    assert not evil.exists()
+
+
+def change_metadata(folder: Path, fqn: str, **fields: Any) -> None:
+    metadata = parse_metadata((folder / ".metadata").read_bytes(), "it")
+    for index, info in metadata.storage_data.items():
+        if index.fqn == fqn:
+            vars(info).update(fields)
+    metadata.storage_meta = None
+    (folder / ".metadata").write_bytes(pickle.dumps(metadata))
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../it", "a/../../b", "", "a\0b"])
+def test_files_outside_of_the_checkpoint_are_refused(copied: Path, path: str) -> None:
+    change_metadata(copied, "scalar", relative_path=path)
+    with pytest.raises(CorruptDataError, match="outside of the checkpoint"):
+        CheckpointReader(copied).read_metadata()
+
+
+@pytest.mark.parametrize("fields", [{"offset": -1}, {"length": -1}])
+def test_pieces_before_the_start_of_a_file_are_refused(copied: Path, fields: Any) -> None:
+    change_metadata(copied, "scalar", **fields)
+    with pytest.raises(CorruptDataError, match="damaged or hostile"):
+        CheckpointReader(copied).read_metadata()
+
+
+def test_a_truncated_file_is_an_error_that_says_where_it_ends(copied: Path) -> None:
+    file = copied / "__0_0.distcp"
+    file.write_bytes(file.read_bytes()[:500_000])
+    assert "500000" in refusal(copied, limits=FetchLimits(attempts=1)).replace(",", "")
+
+
+@pytest.mark.parametrize("fqn", ["scalar", "large", "largest"])
+def test_a_piece_that_is_not_where_it_is_said_to_be_is_an_error(copied: Path, fqn: str) -> None:
+    change_metadata(copied, fqn, offset=0, length=3_000)
+    assert fqn in refusal(copied)
+
+
+def test_another_tensor_in_the_place_of_one_is_an_error(copied: Path) -> None:
+    metadata = parse_metadata((copied / ".metadata").read_bytes(), "it")
+    (other,) = (info for i, info in metadata.storage_data.items() if i.fqn == "list.1")
+    change_metadata(copied, "large", offset=other.offset, length=other.length)
+    assert "has the shape (3,)" in refusal(copied)
+
+
+def test_a_checkpoint_that_is_not_complete_is_an_error(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path).lower()
+
+
+def test_damaged_global_metadata_is_not_passed_over_for_that_of_a_rank(copied: Path) -> None:
+    """Ranks that could read it would wait for collectives that the others do not join."""
+    (copied / "__0.metadata").write_bytes((copied / ".metadata").read_bytes())
+    (copied / ".metadata").write_bytes(b"\x80\x02}")
+    assert "damaged" in refusal(copied)
+
+
+def test_a_checkpoint_without_collectives_is_read(tmp_path: Path) -> None:
+    dcp.save({"a": torch.arange(4)}, checkpoint_id=tmp_path, use_collectives=False, no_dist=True)
+    loaded = {"a": torch.zeros(4, dtype=torch.int64)}
+    dcp.load(loaded, storage_reader=CheckpointReader(tmp_path), no_dist=True)
+    assert loaded["a"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("url", "valid"), [("/a/b", True), ("hdfs://h:1/a", True), ("ftp://h/a", False)]
+)
+def test_urls_of_stores_that_can_be_opened_are_valid(url: str, valid: bool) -> None:
+    assert CheckpointReader.validate_checkpoint_id(url) is valid
