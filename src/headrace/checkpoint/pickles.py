@@ -14,6 +14,7 @@ Source: Python's ``pickletools``, protocols 2 to 5, which are what torch writes.
 from __future__ import annotations
 
 import struct
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -61,6 +62,9 @@ class Function:
 
     call: Callable[..., object]
 
+    takes_all: bool = False
+    """Whether it does no harm with any other arguments either: it looks at their types itself."""
+
 
 @dataclass(frozen=True, eq=False)
 class Constant:
@@ -87,19 +91,29 @@ class Opaque:
     """Module and name, joined by a dot."""
 
 
-def load(data: bytes, table: Table, *, what: str, opaque: bool = False) -> object:
+def load(
+    data: bytes,
+    table: Table,
+    *,
+    what: str,
+    opaque: bool = False,
+    persistent: Callable[[object], object] | None = None,
+) -> object:
     """Return the value that a pickle describes.
 
     Args:
         data: The whole pickle; what follows its end is not looked at.
         table: All that it may name.
         what: What the data is called in errors, such as its file.
-        opaque: Read a name that is not in the table as an ``Opaque``; else it is refused.
+        opaque: Read a name that is not in the table as an ``Opaque``, unless it is one of
+            Python's own library: those are what code in pickles calls. Else it is refused.
+        persistent: Turns an identity of something that lies outside of the pickle into what
+            stands for it, or raises; None: there are none.
 
     Raises:
         CorruptDataError: it is cut off, damaged, or names or does what is not data.
     """
-    machine = _Machine(data, table, what, opaque=opaque)
+    machine = _Machine(data, table, what, opaque=opaque, persistent=persistent)
     try:
         return machine.run()
     except _DAMAGE as error:
@@ -120,12 +134,21 @@ _STOP, _NEWLINE = ord("."), ord("\n")
 class _Machine:
     """Stack, memo and the bytes still to be read."""
 
-    def __init__(self, data: bytes, table: Table, what: str, *, opaque: bool) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        table: Table,
+        what: str,
+        *,
+        opaque: bool,
+        persistent: Callable[[object], object] | None,
+    ) -> None:
         self._data = data
         self._rest: Iterator[int] = iter(data)
         self._table = table
         self._what = what
         self._opaque = opaque
+        self._persistent = persistent
         self._stack: list[Any] = []
         self._marked: list[list[Any]] = []
         """Stacks below each mark that is open."""
@@ -278,7 +301,7 @@ class _Machine:
         entry = self._table.get((module, name))
         if entry is not None:
             return entry.value if isinstance(entry, Constant) else entry
-        if self._opaque:
+        if self._opaque and module.partition(".")[0] not in sys.stdlib_module_names:
             return Opaque(f"{module}.{name}")
         raise CorruptDataError(
             f"{self._what} names {module[:99]}.{name[:99]}, which is no data that is known; "
@@ -292,7 +315,7 @@ class _Machine:
             return
         if type(function) is not Function or type(arguments) is not tuple:
             raise self._damage("it calls what is no function")
-        if not all(map(_is_plain, arguments)):
+        if not function.takes_all and not all(map(_is_plain, arguments)):
             raise self._damage("a function is called with what is not plain")
         self._stack.append(function.call(*arguments))
 
@@ -310,7 +333,7 @@ class _Machine:
 
     def _fill(self) -> None:
         state, target = self._stack.pop(), self._stack[-1]
-        if type(target) is Opaque:
+        if type(target) is Opaque or type(target) is OrderedDict:  # torch puts notes on state dicts
             return
         entry = self._classes[type(target)]
         if entry.required and id(target) not in self._unfilled:
@@ -329,6 +352,11 @@ class _Machine:
             if type(value) not in entry.fields[name] and object not in entry.fields[name]:
                 raise self._damage(f"{name} of a {entry.kind.__name__} is a {type(value).__name__}")
         return known
+
+    def _push_persistent(self) -> None:
+        if self._persistent is None:
+            self._refuse()
+        self._stack.append(self._persistent(self._stack.pop()))
 
     def _refuse(self) -> NoReturn:
         code = self._data[self.position - 1]
@@ -418,6 +446,7 @@ _BY_CODE: dict[bytes, _Operation] = {
     b"\x8f": _made(set),
     b"\x90": lambda one: one._add_items(one._above_mark()),
     b"\x91": _Machine._push_frozen_set,
+    b"Q": _Machine._push_persistent,
     b"c": _Machine._push_global,
     b"\x93": _Machine._push_stack_global,
     b"R": _Machine._call,
