@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
-from headrace.storage.port import ByteRange, Locates, Replicates, Storage
+from headrace.storage.port import Assembles, ByteRange, Locates, Observes, Replicates, Storage
 
 CONTENT = bytes(range(256)) * 40
 
@@ -292,3 +292,51 @@ class StorageContract(ABC):
         with pytest.raises(CallerError, match="root"):
             storage.delete_folder(path)
         assert storage.read("a/x") == b"1"
+
+    def test_parts_are_joined_in_their_order_and_are_gone(self, storage: Storage) -> None:
+        if not isinstance(storage, Assembles):
+            pytest.skip("this store cannot join files")
+        pieces = [b"", CONTENT * 150, b"x" * 700_001, b"", b"end"]
+        names = [f"staging/part {n}" for n in (3, 1, 5, 2, 4)]
+        for name, piece in zip(names, pieces, strict=True):
+            storage.write(name, piece)
+        storage.write("deep/whole", b"old")
+        assert storage.read("deep/whole") == b"old"
+        info = storage.assemble("deep/whole", names)
+        assert storage.read("deep/whole") == b"".join(pieces)
+        assert info == storage.stat("deep/whole")
+        assert [info.path for info in storage.list()] == ["deep/whole"]
+        with pytest.raises(NotFoundError):
+            storage.assemble("deep/whole", names)
+
+    @pytest.mark.parametrize("piece", [b"", b"alone"])
+    def test_a_single_part_becomes_the_file(self, storage: Storage, piece: bytes) -> None:
+        if not isinstance(storage, Assembles):
+            pytest.skip("this store cannot join files")
+        storage.write("staging/x", piece)
+        assert storage.assemble("x", ["staging/x"]) == storage.stat("x")
+        assert storage.read("x") == piece
+
+    def test_what_cannot_be_joined_stays_as_it_is(self, storage: Storage) -> None:
+        if not isinstance(storage, Assembles):
+            pytest.skip("this store cannot join files")
+        for path in ("a/x", "a/y", "b/x"):
+            storage.write(path, b"1")
+        for parts in ([], ["a/x", "b/x"], ["a/x", "a/x"]):
+            with pytest.raises(CallerError, match="joined"):
+                storage.assemble("whole", parts)
+        with pytest.raises(NotFoundError, match="a/z"):
+            storage.assemble("whole", ["a/x", "a/y", "a/z"])
+        assert [info.path for info in storage.list()] == ["a/x", "a/y", "b/x"]
+
+    def test_a_store_that_can_be_observed_has_nodes_with_room(self, storage: Storage) -> None:
+        if not isinstance(storage, Observes):
+            pytest.skip("this store has no nodes")
+        state = storage.state()
+        assert state.nodes
+        for node in state.nodes:
+            assert 0 < node.free_bytes < node.capacity_bytes
+            assert node.transfers >= 0
+            assert ":" in node.address
+        assert state.blocks_per_s > 0
+        assert state.streams_per_node > 0

@@ -4,16 +4,23 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from contract.storage_contract import CONTENT, StorageContract
-from headrace.core.errors import ConfigError, HeadraceError, NotFoundError, StorageError
+from headrace.core.errors import (
+    CallerError,
+    ConfigError,
+    HeadraceError,
+    NotFoundError,
+    StorageError,
+)
 from headrace.devhdfs.cluster import Cluster
-from headrace.storage.hdfs import HdfsConfig, HdfsStorage
+from headrace.storage.hdfs import HdfsConfig, HdfsStorage, joining
+from headrace.storage.hdfs.webhdfs import WebHdfs
 from headrace.storage.opening import open_storage
 from headrace.storage.port import ByteRange
 from headrace.storage.rangefile import RangeFile
@@ -160,6 +167,37 @@ def test_a_write_that_the_namenode_refuses_leaves_nothing_behind(
         storage.write("file/below", b"new")
     assert [info.path for info in storage.list()] == ["file", "folder/in/the/way"]
     assert storage.read("file") == b"old"
+
+
+def test_a_join_that_breaks_off_is_repeated_with_what_is_left(
+    storage: HdfsStorage, hdfs_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"staging/{n}" for n in range(6)]
+    for name in names:
+        storage.write(name, name.encode() * 70_000)
+    monkeypatch.setattr(joining, "LONGEST_NAMES", 2 * len(f"{hdfs_dir}/{names[0]}"))
+    concat = WebHdfs.concat
+
+    def fail_late(web: WebHdfs, path: str, parts: Sequence[str]) -> None:
+        if any(part.endswith("/5") for part in parts):
+            raise StorageError("the NameNode is gone")
+        concat(web, path, parts)
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="gone"):
+        patch.setattr(WebHdfs, "concat", fail_late)
+        storage.assemble("whole", names)
+    left = [info.path for info in storage.list("staging")]
+    assert 1 < len(left) < len(names)
+    storage.assemble("whole", left)
+    assert storage.read("whole") == b"".join(name.encode() * 70_000 for name in names)
+    assert [info.path for info in storage.list()] == ["whole"]
+
+
+def test_names_that_cannot_be_joined_are_refused(storage: HdfsStorage) -> None:
+    for name in ("a,b", "c"):
+        storage.write(name, b"1")
+    with pytest.raises(CallerError, match="comma"):
+        storage.assemble("whole", ["c", "a,b"])
 
 
 def test_a_forked_child_reads_with_connections_of_its_own(storage: HdfsStorage) -> None:

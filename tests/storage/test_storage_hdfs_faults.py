@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.errors import DeadlineError, StorageError
+from headrace.core.errors import CallerError, DeadlineError, StorageError
 from headrace.devhdfs.cluster import Cluster, DataNode
 from headrace.devhdfs.daemon import Daemon
 from headrace.storage.hdfs import HdfsConfig, HdfsStorage
 from headrace.storage.port import ByteRange
+from headrace.storage.writing import BrokenFileError
 
 BLOCK = 1 << 20
 CONTENT = bytes(range(251)) * (5 * BLOCK // 2 // 251)
@@ -60,9 +61,9 @@ class Watch:
         return time.monotonic() - self._start
 
 
-def holder(cluster: Cluster, storage: HdfsStorage) -> DataNode:
-    """Return a DataNode that holds the first block of ``x``."""
-    address = storage.locations("x")[0].replicas[0].address
+def holder(cluster: Cluster, storage: HdfsStorage, path: str = "x") -> DataNode:
+    """Return a DataNode that holds the first block of a file."""
+    address = storage.locations(path)[0].replicas[0].address
     return next(node for node in cluster.datanodes if node.address == address)
 
 
@@ -81,6 +82,65 @@ def test_a_dead_datanode_is_not_missed(hdfs: Cluster, opened: Open) -> None:
     finally:
         victim.start()
         hdfs.wait_ready()
+
+
+def test_a_file_that_a_pipeline_breaks_is_begun_anew_and_gets_all_its_copies(
+    hdfs: Cluster, opened: Open
+) -> None:
+    storage = opened()
+    dead = hdfs.datanodes[:2]
+    for node in dead:
+        node.kill()
+    try:
+        with pytest.raises(BrokenFileError, match="anew"), storage.create("y") as writer:
+            for _ in range(50):
+                writer.write(bytes(BLOCK))
+        with pytest.raises(CallerError, match="create it anew"):
+            writer.write(bytes(5 * BLOCK))
+        storage.write("y", b"short")
+    finally:
+        for node in dead:
+            node.start()
+        hdfs.wait_ready()
+    assert [info.path for info in storage.list()] == ["x", "y"]
+    assert storage.read("y") == b"short"
+    assert storage.replication("y") == 2
+
+
+def test_a_pipeline_that_loses_a_datanode_within_a_block_is_mended(
+    hdfs: Cluster, opened: Open
+) -> None:
+    storage = opened()
+    with storage.create("y") as writer:
+        writer.write(CONTENT[:1000])
+        writer._flush()
+        aside = next(info.path for info in storage.list() if info.path.startswith(".y."))
+        victim = holder(hdfs, storage, aside)
+        victim.kill()
+        try:
+            writer.write(CONTENT[1000:BLOCK])
+            info = writer.commit()
+        finally:
+            victim.start()
+            hdfs.wait_ready()
+    assert info.size == BLOCK
+    assert storage.read("y") == CONTENT[:BLOCK]
+
+
+def test_a_file_is_written_no_longer_than_its_time(hdfs: Cluster, opened: Open) -> None:
+    """Neither a frozen NameNode nor frozen DataNodes keep the writer, nor its abort."""
+    storage = opened(namenode_timeout_s=0.5, read_timeout_s=1.0, datanode_timeout_s=60.0)
+    for daemons in ([hdfs.namenode], hdfs.datanodes):
+        writer = storage.create("y")
+        watch = Watch()
+        with frozen(*daemons), pytest.raises(DeadlineError, match="frozen"):
+            writer.write(b"a few")
+            writer.commit()
+        with frozen(hdfs.namenode):
+            writer.abort()
+        assert watch.seconds() < 15
+    with frozen(hdfs.namenode), pytest.raises(DeadlineError, match="NameNode"):
+        storage.create("y")
 
 
 def test_a_frozen_datanode_costs_no_more_than_its_timeout(hdfs: Cluster, opened: Open) -> None:

@@ -165,3 +165,70 @@ def test_an_operating_system_error_says_what_to_do_and_leaves_the_old_file(
         storage.write("x", b"new")
     assert storage.read("x") == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_join_that_breaks_off_is_repeated_with_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path)
+    names = [f"staging/{n}" for n in range(4)]
+    for name in names:
+        storage.write(name, name.encode())
+    unlink = os.unlink
+
+    def unlink_some(path: str) -> None:
+        if path.endswith("/2"):
+            raise OSError(errno.EIO, "broken")
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", unlink_some)
+    with pytest.raises(StorageError, match="device"):
+        storage.assemble("whole", names)
+    monkeypatch.undo()
+    left = [info.path for info in storage.list("staging", hidden=False)]
+    assert left == names[:3]
+    storage.assemble("whole", left)
+    assert storage.read("whole") == "".join(names).encode()
+    assert [info.path for info in storage.list()] == ["whole"]
+
+
+def test_parts_that_were_written_anew_are_joined_anew(tmp_path: Path) -> None:
+    """What an earlier call had joined is not taken for them."""
+    storage = LocalStorage(tmp_path)
+    for parts in (["staging/a", "staging/b"], ["staging/a"]):
+        storage.write("staging/.a.joined", b"of before")
+        os.utime(tmp_path / "staging/.a.joined", (1, 1))
+        for part in parts:
+            storage.write(part, b"new")
+        storage.assemble("whole", parts)
+        assert storage.read("whole") == b"new" * len(parts)
+        assert [info.path for info in storage.list()] == ["whole"]
+
+
+def test_parts_are_joined_where_the_file_system_shares_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EXDEV, "no")
+
+    monkeypatch.setattr(os, "copy_file_range", refuse)
+    storage = LocalStorage(tmp_path)
+    for name in ("a", "b"):
+        storage.write(name, name.encode() * 3)
+    storage.assemble("whole", ["b", "a"])
+    assert storage.read("whole") == b"bbbaaa"
+
+
+def test_a_join_without_room_leaves_the_parts_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    storage = LocalStorage(tmp_path)
+    for name in ("a", "b"):
+        storage.write(name, b"1")
+    monkeypatch.setattr(os, "copy_file_range", refuse)
+    with pytest.raises(StorageError, match="disk is full"):
+        storage.assemble("whole", ["a", "b"])
+    assert [info.path for info in storage.list()] == ["a", "b"]

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 from headrace.core.digest import Buffer
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
+from headrace.storage.assembling import join, sync_folder
 from headrace.storage.neighbours import did_you_mean
 from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
 from headrace.storage.writing import AbortingWriter, ended, flat
@@ -48,7 +49,10 @@ class _Visit:
 
 
 class LocalStorage:
-    """Files below one directory. Thread-safe: it keeps no open files and no position."""
+    """Files below one directory. Thread-safe: it keeps no open files and no position.
+
+    Also ``Assembles``.
+    """
 
     def __init__(self, root: str | Path, *, links_within: str | Path | None = None) -> None:
         """Open an existing directory.
@@ -132,6 +136,20 @@ class LocalStorage:
             raise NotFoundError(f"cannot delete {real}: it is a file; name a folder")
         with _translated("delete", real):
             shutil.rmtree(real, onerror=_raise_unless_gone)
+
+    def assemble(self, path: str, parts: Sequence[str]) -> FileInfo:
+        """Make one file of several of one folder inside the kernel, then rename it."""
+        for part in parts:
+            self.stat(part)
+        real = self._locate(path)
+        folder = os.path.dirname(real)
+        with _translated("join", real):
+            whole = join([self._locate(part) for part in parts])
+            status = os.stat(whole)
+            os.makedirs(folder, exist_ok=True)
+            os.replace(whole, real)
+            sync_folder(folder)
+        return _describe(path, status)
 
     def close(self) -> None:
         """Nothing is held open between calls."""
@@ -278,7 +296,7 @@ class LocalWriter(AbortingWriter):
                 os.fsync(self._handle)
                 status = os.fstat(self._handle)
                 os.replace(self._aside, self._real)
-                _sync_directory(self._folder)
+                sync_folder(self._folder)
         finally:
             self.abort()
         return _describe(self._path, status)
@@ -294,14 +312,6 @@ class LocalWriter(AbortingWriter):
         if self._handle < 0:
             raise ended(self._real)
         return _translated("write", self._real)
-
-
-def _sync_directory(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _raise_unless_gone(_call: object, _path: str, failure: tuple[Any, Any, Any]) -> None:

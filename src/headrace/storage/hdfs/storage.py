@@ -20,11 +20,14 @@ from headrace.storage.hdfs.config import HdfsConfig
 from headrace.storage.hdfs.failure import ClosedError
 from headrace.storage.hdfs.folders import did_you_mean, sorted_entries
 from headrace.storage.hdfs.handles import Handles, file_info
+from headrace.storage.hdfs.joining import join
 from headrace.storage.hdfs.namenode import NameNodes
+from headrace.storage.hdfs.observing import Observing
 from headrace.storage.hdfs.reading import Reading
 from headrace.storage.hdfs.webhdfs import WebHdfs
+from headrace.storage.hdfs.webports import WebPorts
 from headrace.storage.hdfs.writing import HdfsWriter, NewFile, Pipelines
-from headrace.storage.port import CLOSED_FOLDER, BlockPlace, ByteRange, FileInfo
+from headrace.storage.port import CLOSED_FOLDER, BlockPlace, ByteRange, FileInfo, StoreState
 from headrace.storage.writing import write_anew
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 class HdfsStorage:
     """Files below one directory of HDFS. Thread-safe, and usable in a forked child.
 
-    Also ``Locates`` and ``Replicates``.
+    Also ``Locates``, ``Replicates``, ``Assembles`` and ``Observes``.
     """
 
     def __init__(self, url: str, config: HdfsConfig | None = None) -> None:
@@ -58,7 +61,9 @@ class HdfsStorage:
         self._handles = Handles(self._namenodes, self._root, config)
         self._reading = self._new_reading()
         self._pipelines = Pipelines()
-        self._web = WebHdfs(self._address, config)
+        self._ports = WebPorts(config.namenode_timeout_s)
+        self._web = WebHdfs(self._address, config, self._ports)
+        self._observing = Observing(self._address, self._ports)
         _live.add(self)
         self._require_directory()
 
@@ -116,15 +121,10 @@ class HdfsStorage:
 
     def rename(self, source: str, target: str) -> None:
         """Move a file, replacing ``target`` atomically; folders of ``target`` are made."""
-        old, new = self._full(source), self._full(target)
-        tried = f"rename {old} to {new}"
         with self._hinting(source):
             self._status(source)
         try:
-            self._namenodes.tell(
-                tried, lambda client: client.mkdirs(posixpath.dirname(new), create_parent=True)
-            )
-            self._namenodes.tell(tried, lambda client: client.rename(old, new, True))
+            self._move(self._full(source), self._full(target))
         finally:
             self._handles.forget(source, target)
 
@@ -172,16 +172,39 @@ class HdfsStorage:
             lambda client: client.set_replication(full, copies),
         )
 
+    def assemble(self, path: str, parts: Sequence[str]) -> FileInfo:
+        """Make one file of several of one folder by moving their blocks, then rename it."""
+        full = self._full(path)
+        try:
+            whole = join(self._namenodes, self._web, [self._full(part) for part in parts])
+            info = file_info(self._status_of(whole), path)
+            self._move(whole, full)
+        finally:
+            self._handles.forget(path, *parts)
+        return info
+
+    def state(self) -> StoreState:
+        """Return how busy the cluster is, as its daemons tell by HTTP."""
+        return self._observing.state()
+
     def close(self) -> None:
         """Drop the open files and the connections."""
         self._handles.clear()
-        self._web.close()
+        self._ports.close()
 
     def renew(self) -> None:
         """Begin anew in a forked child, with nothing of the parent's threads and sockets."""
-        self._web.forget()
+        self._ports.forget()
         self._handles = Handles(self._namenodes, self._root, self._config)
         self._reading = self._new_reading()
+
+    def _move(self, old: str, new: str) -> None:
+        """Rename what lies at an absolute path, folders made."""
+        tried = f"rename {old} to {new}"
+        self._namenodes.tell(
+            tried, lambda client: client.mkdirs(posixpath.dirname(new), create_parent=True)
+        )
+        self._namenodes.tell(tried, lambda client: client.rename(old, new, True))
 
     def _full(self, path: str) -> str:
         """Return the absolute path in the cluster.

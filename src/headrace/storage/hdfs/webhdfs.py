@@ -1,38 +1,30 @@
-"""Asks the NameNodes' HTTP port where blocks are: hdfs-native does not tell.
+"""Asks the NameNodes' HTTP port for what hdfs-native cannot: places of blocks, joined files.
 
-When the library does, its answer over RPC takes this one's place behind ``locate``.
+When the library can, its calls over RPC take these ones' places behind ``locate`` and ``concat``.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
-import ssl
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from headrace.core.errors import HeadraceError, NotFoundError, ProtocolError, StorageError
 from headrace.storage.hdfs.address import HdfsAddress
 from headrace.storage.hdfs.config import HdfsConfig
+from headrace.storage.hdfs.webports import WEB_ERRORS, WebAnswer, WebPorts
 from headrace.storage.port import BlockPlace, Replica
-
-LONGEST_ANSWER = 64 * 1024 * 1024
-"""An answer beyond this is not read; it would describe a file of about 200,000 blocks [bytes]."""
-
-_Connection = http.client.HTTPConnection
 
 
 class WebHdfs:
-    """The HTTP ports of a cluster's NameNodes; connections are kept open. Thread-safe."""
+    """WebHDFS of a cluster's NameNodes. Thread-safe."""
 
-    def __init__(self, address: HdfsAddress, config: HdfsConfig) -> None:
+    def __init__(self, address: HdfsAddress, config: HdfsConfig, ports: WebPorts) -> None:
         self._addresses: Sequence[str] = address.web
         self._user = config.user
-        self._timeout_s = config.namenode_timeout_s
-        self._lock = threading.Lock()
-        self._kept: list[tuple[str, _Connection]] = []
+        self._ports = ports
 
     def locate(self, path: str) -> Sequence[BlockPlace]:
         """Return the blocks of the file at an absolute path, and who holds them.
@@ -41,89 +33,54 @@ class WebHdfs:
             NotFoundError: there is no such file.
             StorageError: no NameNode tells; the message says what each answered.
         """
-        query = urlencode({"op": "GETFILEBLOCKLOCATIONS", "user.name": self._user})
-        answer = self._ask(path, f"/webhdfs/v1{quote(path)}?{query}")
+        tried = f"locate {path}"
+        answer = self._ask(tried, self._ports.get, self._target(path, "GETFILEBLOCKLOCATIONS"))
         try:
-            blocks = answer["BlockLocations"]["BlockLocation"]
+            blocks = json.loads(answer.body)["BlockLocations"]["BlockLocation"]
             return [_block_place(block) for block in blocks]
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(
-                f"cannot locate {path}: {self._addresses[0]} answered without block locations; "
+                f"cannot {tried}: {self._addresses[0]} answered without block locations; "
                 "is it the HTTP port of a NameNode of Hadoop 3?"
             ) from error
 
-    def close(self) -> None:
-        """Close the connections that are kept."""
-        with self._lock:
-            kept, self._kept = self._kept, []
-        for _, connection in kept:
-            connection.close()
+    def concat(self, path: str, parts: Sequence[str]) -> None:
+        """Append files to a file of the same folder, all or none; they are gone then.
 
-    def forget(self) -> None:
-        """Leave the connections to the parent, in a forked child."""
-        self._lock = threading.Lock()
-        self._kept = []
+        Args:
+            path: Absolute, and not empty.
+            parts: Absolute, not empty, without commas in their names.
 
-    def _ask(self, path: str, target: str) -> Any:
+        Raises:
+            NotFoundError: one of them is not there.
+            StorageError: refused, or nobody answers; it may have been done.
+        """
+        target = self._target(path, "CONCAT", sources=",".join(parts))
+        self._ask(f"append to {path}", self._ports.post, target)
+
+    def _target(self, path: str, operation: str, **options: str) -> str:
+        query = urlencode({"op": operation, "user.name": self._user, **options})
+        return f"/webhdfs/v1{quote(path)}?{query}"
+
+    def _ask(self, tried: str, ask: Callable[[str, str], WebAnswer], target: str) -> WebAnswer:
         answers = []
         for address in self._addresses:
             try:
-                status, body = self._get(address, target)
-            except (OSError, http.client.HTTPException) as error:
+                answer = ask(address, target)
+            except WEB_ERRORS as error:
                 answers.append(f"{address} {error or type(error).__name__}")
                 continue
-            if status == http.HTTPStatus.OK:
+            if answer.status == http.HTTPStatus.OK:
                 self._prefer(address)
-                return _parsed(body, address)
-            error_name, message = _remote_exception(body)
+                return answer
+            error_name, message = _remote_exception(answer.body)
             if error_name not in ("StandbyException", "RetriableException"):
-                raise _refusal(path, address, status, error_name, message)
+                raise _refusal(tried, address, answer.status, error_name, message)
             answers.append(f"{address} is on standby or starting")
         raise StorageError(
-            f"cannot locate {path}: {'; '.join(answers)}; is WebHDFS on (dfs.webhdfs.enabled), and "
+            f"cannot {tried}: {'; '.join(answers)}; is WebHDFS on (dfs.webhdfs.enabled), and "
             "is its address in hdfs-site.xml (dfs.namenode.http-address) right?"
         )
-
-    def _get(self, address: str, target: str) -> tuple[int, bytes]:
-        """Ask on a kept connection; one the other side has closed meanwhile is replaced."""
-        for connection in self._connections(address):
-            try:
-                connection.request("GET", target)
-                response = connection.getresponse()
-                body = response.read(LONGEST_ANSWER)
-            except (ConnectionResetError, BrokenPipeError, http.client.BadStatusLine):
-                connection.close()
-                continue
-            except BaseException:
-                connection.close()
-                raise
-            self._keep(address, connection, response)
-            return response.status, body
-        raise ConnectionError("ended the connection")
-
-    def _connections(self, address: str) -> Sequence[_Connection]:
-        with self._lock:
-            kept = [pair for pair in self._kept if pair[0] == address][:1]
-            for pair in kept:
-                self._kept.remove(pair)
-        return [*(connection for _, connection in kept), self._new(address)]
-
-    def _new(self, address: str) -> _Connection:
-        parts = urlsplit(address)
-        if parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                parts.netloc, timeout=self._timeout_s, context=ssl.create_default_context()
-            )
-        return http.client.HTTPConnection(parts.netloc, timeout=self._timeout_s)
-
-    def _keep(
-        self, address: str, connection: _Connection, response: http.client.HTTPResponse
-    ) -> None:
-        if response.will_close or not response.isclosed():
-            connection.close()
-            return
-        with self._lock:
-            self._kept.append((address, connection))
 
     def _prefer(self, address: str) -> None:
         """Ask this one first from now on."""
@@ -139,15 +96,6 @@ def _block_place(block: Mapping[str, Any]) -> BlockPlace:
     )
 
 
-def _parsed(body: bytes, address: str) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError as error:
-        raise ProtocolError(
-            f"{address} answered with something else than JSON; is it a NameNode's HTTP port?"
-        ) from error
-
-
 def _remote_exception(body: bytes) -> tuple[str, str]:
     try:
         remote = json.loads(body)["RemoteException"]
@@ -156,16 +104,14 @@ def _remote_exception(body: bytes) -> tuple[str, str]:
         return "", ""
 
 
-def _refusal(path: str, address: str, status: int, name: str, message: str) -> HeadraceError:
+def _refusal(tried: str, address: str, status: int, name: str, message: str) -> HeadraceError:
     if name == "FileNotFoundException":
-        return NotFoundError(f"cannot locate {path}: no such file ({message})")
+        return NotFoundError(f"cannot {tried}: no such file ({message})")
     if status == http.HTTPStatus.UNAUTHORIZED:
         return StorageError(
-            f"cannot locate {path}: {address} asks for Kerberos (SPNEGO), which is not spoken "
+            f"cannot {tried}: {address} asks for Kerberos (SPNEGO), which is not spoken "
             "here; give agents the hosts they sit beside, or allow simple authentication there "
             "(hadoop.http.authentication.type)"
         )
     what = f"{name}: {message}" if name else "no reason"
-    return StorageError(
-        f"cannot locate {path}: {address} answered {status}, {what}; look at its log"
-    )
+    return StorageError(f"cannot {tried}: {address} answered {status}, {what}; look at its log")
