@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from headrace.wire.control import TierOffer
 
 _FILE = click.Path(path_type=Path)
-_TABLE = "reservation"
+_RESERVATION, _HOTSPOT = "reservation", "hotspot"
+_TABLES = (_RESERVATION, _HOTSPOT)
+"""Limits of the policies: tables of the configuration file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,11 +49,20 @@ class Given:
     exit_with_parent: bool
     log_level: str
     reservation: Mapping[str, Any]
-    """The table of the configuration file, if it has one."""
+    hotspot: Mapping[str, Any]
+    """Tables of the configuration file, as far as it has them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tables:
+    """The tables of the configuration file."""
+
+    source: str = ""
+    tables: Mapping[str, Any] = field(default_factory=lambda: {name: {} for name in _TABLES})
 
 
 def load_defaults(context: click.Context, _: click.Parameter, path: Path | None) -> None:
-    """Take defaults from a TOML file: long options as keys, and the policy's limits as a table.
+    """Take defaults from a TOML file: long options as keys, and the policies' limits as tables.
 
     Raises:
         NotFoundError: there is no such file.
@@ -60,18 +71,19 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
     if path is None:
         return
     values = dict(read_toml(path))
-    limits = values.pop(_TABLE, {})
-    if not isinstance(limits, Mapping):
-        raise ConfigError(f"{path}: {_TABLE} must be a table, [{_TABLE}]")
-    known = [name.replace("_", "-") for name in Given.__slots__ if name != _TABLE]
+    tables = {name: values.pop(name, {}) for name in _TABLES}
+    for name, table in tables.items():
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{path}: {name} must be a table, [{name}]")
+    known = [name.replace("_", "-") for name in Given.__slots__ if name not in _TABLES]
     for key, value in values.items():
         if key not in known:
-            raise ConfigError(f"{path}: unknown key {key!r}; {key_hint(key, [*known, _TABLE])}")
+            raise ConfigError(f"{path}: unknown key {key!r}; {key_hint(key, [*known, *_TABLES])}")
         if (key == "tier") != isinstance(value, list):
             form = 'a list, such as tier = ["hdd=600MB"]' if key == "tier" else "one value"
             raise ConfigError(f"{path}: {key} must be {form}, not {value!r}")
     context.default_map = {key.replace("-", "_"): value for key, value in values.items()}
-    context.obj = {"source": str(path), "limits": limits}
+    context.obj = Tables(source=str(path), tables=tables)
 
 
 @click.command()
@@ -81,8 +93,8 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
     callback=load_defaults,
     is_eager=True,
     expose_value=False,
-    help="TOML file with any of the options below as keys, and the policy's limits as the "
-    "table [reservation].",
+    help="TOML file with any of the options below as keys, and the policies' limits as the "
+    "tables [reservation] and [hotspot].",
 )
 @click.option(
     "--listen",
@@ -151,12 +163,12 @@ def command(context: click.Context, /, **given: Any) -> None:
     """  # noqa: D301 - click reads the lone \b
     from headrace.controller.controller import run_controller
 
-    table: dict[str, Any] = context.obj or {"source": "", "limits": {}}
-    options = Given(**given, reservation=table["limits"])
+    found: Tables = context.obj or Tables()
+    options = Given(**given, **found.tables)
     logging.basicConfig(
         level=options.log_level.upper(), format="%(asctime)s %(name)s %(levelname)s: %(message)s"
     )
-    config = _config(options, str(table["source"]))
+    config = _config(options, found.source)
     if config.tls is None and not config.listen.is_local:
         click.echo(
             f"headrace: {config.listen.host} is reached from other hosts, and without --tls-cert "
@@ -174,6 +186,8 @@ def command(context: click.Context, /, **given: Any) -> None:
 
 def _config(options: Given, source: str) -> ControllerConfig:
     from headrace.controller.config import ControllerConfig
+    from headrace.core.strict import convert
+    from headrace.policy.hotspot.limits import HotspotLimits
     from headrace.wire.auth import load_token
     from headrace.wire.listening import Listen
 
@@ -184,6 +198,7 @@ def _config(options: Given, source: str) -> ControllerConfig:
         journal=options.journal.expanduser().absolute() if options.journal else None,
         open_metrics=options.open_metrics,
         limits=_limits(options, source),
+        hotspots=convert(options.hotspot, HotspotLimits, source=f"{source}: [{_HOTSPOT}]"),
     )
 
 
@@ -202,7 +217,7 @@ def _reservation(options: Given, source: str) -> ReservationLimits:
     from headrace.core.strict import convert
     from headrace.policy.reservation.limits import ReservationLimits
 
-    limits = convert(options.reservation, ReservationLimits, source=f"{source}: [{_TABLE}]")
+    limits = convert(options.reservation, ReservationLimits, source=f"{source}: [{_RESERVATION}]")
     if options.pool_share is None:
         return limits
     return replace(limits, pool=replace(limits.pool, share=options.pool_share))

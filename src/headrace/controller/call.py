@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.controller.hotspots.desk import HotspotDesk
 from headrace.controller.steward import Steward
 from headrace.core.errors import CallerError
 from headrace.core.keys import key_hint
@@ -23,6 +24,7 @@ class Parts:
     """What of a controller requests act on."""
 
     steward: Steward
+    hotspots: HotspotDesk
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

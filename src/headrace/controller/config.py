@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.controller.limits import StewardLimits
 from headrace.core.errors import ConfigError
+from headrace.policy.hotspot.limits import HotspotLimits
 from headrace.wire.listening import Listen, TlsFiles
 
 
@@ -29,6 +30,7 @@ class ControllerConfig:
     """How often time alone may change quotas [s]."""
 
     limits: StewardLimits = field(default_factory=StewardLimits)
+    hotspots: HotspotLimits = field(default_factory=HotspotLimits)
 
     def __post_init__(self) -> None:
         if not 0.01 <= self.tick_s <= 10:

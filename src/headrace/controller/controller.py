@@ -12,6 +12,9 @@ import msgspec
 
 from headrace.controller.call import Parts
 from headrace.controller.config import ControllerConfig
+from headrace.controller.hotspots.desk import HotspotDesk
+from headrace.controller.hotspots.reading import read_hot_files
+from headrace.controller.hotspots.stores import open_carrier
 from headrace.controller.journal import Journal
 from headrace.controller.service import Service
 from headrace.controller.steward import Steward
@@ -58,7 +61,12 @@ class Controller:
             journal = Journal(config.journal)
             opened.callback(journal.close)
             clock = WakingClock(SystemClock(), most_s=_MOST_TICKS * config.tick_s)
-            self.parts = Parts(steward=Steward(config.limits, journal, clock=clock))
+            hotspots = HotspotDesk(
+                journal, read=read_hot_files, opened=open_carrier, limits=config.hotspots
+            )
+            opened.callback(hotspots.close)
+            steward = Steward(config.limits, journal, clock=clock)
+            self.parts = Parts(steward=steward, hotspots=hotspots)
             self._opened = opened.pop_all()
         self._stop = asyncio.Event()
 
@@ -108,6 +116,7 @@ class Controller:
         while True:
             await asyncio.sleep(self.config.tick_s)
             self.parts.steward.tick()
+            self.parts.hotspots.tick()
 
 
 def run_controller(

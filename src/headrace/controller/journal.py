@@ -42,6 +42,9 @@ BUSY_S = 2.0
 
 _TABLES: tuple[Table, ...] = get_args(Table)
 _DOCUMENTS: tuple[Table, ...] = ("lease", "replication", "transfer")
+_DURABLE: tuple[Table, ...] = ("lease",)
+"""Tables whose rows must outlive a loss of power: copies are raised because they are there."""
+
 _FILES = ("", "-wal", "-shm")
 
 S = TypeVar("S")
@@ -89,7 +92,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """A journal that is open, and written until ``close``. Methods are for one thread.
+    """A journal that is open, and written until ``close``. Thread-safe, but for ``close``.
 
     Args:
         path: Its file; None: nothing is kept.
@@ -118,6 +121,11 @@ class Journal:
             )
             self._writer.start()
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file."""
+        return self._path is not None
+
     def put(self, table: Table, key: str, row: msgspec.Struct) -> None:
         """Write down a row, soon."""
         if self._path is not None:
@@ -138,9 +146,10 @@ class Journal:
         """
         if self._path is None:
             return False
-        self._hurry.set()
+        changed = self._unwritten.changed
         with self._written:
-            return self._written.wait_for(lambda: not self._unwritten.waiting(), timeout_s)
+            self._hurry.set()
+            return self._written.wait_for(lambda: self._unwritten.holds(changed), timeout_s)
 
     def view(self) -> JournalView:
         """Return how it is."""
@@ -198,8 +207,11 @@ class Journal:
     def _write_changes(self, path: Path) -> None:
         changes = self._unwritten.take()
         if not changes and not self._degraded:
+            self._unwritten.written()  # what came was dropped before it was written
             return
+        is_durable = any(table in _DURABLE for table, _ in changes)
         try:
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
             with self._connection:
                 _apply(self._connection, changes)
         except sqlite3.Error:
@@ -269,7 +281,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute("PRAGMA journal_mode=WAL")
         # What a killed process wrote is safe with the kernel; only a host that loses power
-        # may lose the last checkpoint's changes.
+        # may lose the last checkpoint's changes, but for those that are made durable.
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA journal_size_limit=16777216")
         for table in _TABLES:

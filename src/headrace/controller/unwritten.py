@@ -29,25 +29,34 @@ class Unwritten:
         self._stored = set(stored)
         self._changes: dict[Key, bytes | None] = {}
         self._under_way: dict[Key, bytes | None] = {}
+        self._changed = self._taken = self._written = 0
 
     def __len__(self) -> int:
         """Return how many changes are neither written nor being written."""
         with self._lock:
             return len(self._changes)
 
-    def waiting(self) -> bool:
-        """Return whether anything is not written yet, being written or not."""
+    @property
+    def changed(self) -> int:
+        """How many changes there were up to now, those that are written included."""
         with self._lock:
-            return bool(self._changes or self._under_way)
+            return self._changed
+
+    def holds(self, changed: int) -> bool:
+        """Return whether so many changes, the first ones, are all written."""
+        with self._lock:
+            return self._written >= changed
 
     def put(self, key: Key, row: bytes) -> None:
         """Add a row, or replace it."""
         with self._lock:
+            self._changed += 1
             self._changes[key] = row
 
     def drop(self, key: Key) -> None:
         """Delete a row."""
         with self._lock:
+            self._changed += 1
             if key in self._stored or key in self._under_way:
                 self._changes[key] = None
             else:
@@ -56,12 +65,14 @@ class Unwritten:
     def take(self) -> Changes:
         """Return what is to be written now; ``written`` or ``failed`` must follow."""
         with self._lock:
+            self._taken = self._changed
             self._under_way, self._changes = self._changes, {}
             return self._under_way
 
     def written(self) -> None:
         """What was taken is in the journal."""
         with self._lock:
+            self._written = self._taken
             for key, row in self._under_way.items():
                 if row is None:
                     self._stored.discard(key)

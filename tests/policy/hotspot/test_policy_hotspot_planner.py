@@ -129,7 +129,7 @@ def test_while_other_files_lack_copies_nothing_is_raised(store: Store) -> None:
     assert store.sets == []
     (file,) = readiness(store.planner, "l", store.now).files
     assert file.state == "intended"
-    assert "4 blocks of the store lack copies" in file.reason
+    assert "4 blocks of the store lack copies" in file.trouble
     store.endangered = 0
     store.run(10)
     assert store.asked[A] == 50

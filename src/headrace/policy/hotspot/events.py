@@ -35,6 +35,9 @@ class HotFile:
     readers: int
     """Processes that read the hot bytes, each on its own."""
 
+    ranges: tuple[tuple[int, int], ...] = ()
+    """Offset and length of the hot bytes, for those who keep no more than these; empty: all."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:

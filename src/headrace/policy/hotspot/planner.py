@@ -119,12 +119,23 @@ class Planner:
         of_leases = {one.file.store for lease in planning for one in lease.files}
         return of_leases | {file.store for file in self.files}
 
+    def is_settled(self, store: str) -> bool:
+        """Return whether all copies that are wanted of a store's files are there."""
+        nodes = self.figures[store].nodes if store in self.figures else 0
+        files = [one for file, one in self.files.items() if file.store == store]
+        return len(files) == len(self.to_look_at(store)) and all(
+            one.state(nodes) == "held" for one in files
+        )
+
     # Leases
 
     def _announced(self, event: Announced, now: float) -> list[Action]:
         self.leases[event.lease] = Lease(
             files=event.files, ends_at=now + event.lease_s, hot_at=now + event.eta_s
         )
+        for one in event.files:
+            if one.file not in self.files:  # what was seen of it may be long ago
+                self._seen.pop(one.file, None)
         return self._plan_all(now)
 
     def _renewed(self, event: Renewed, now: float) -> list[Action]:
@@ -262,12 +273,12 @@ class Planner:
         ]
 
     def _lower(self, raised: RaisedFile, now: float) -> list[Action]:
-        has_own = raised.is_set and raised.copies == raised.original
-        if not has_own:
+        if not raised.has_own:
             return [raised.lower(now)]
         if now < raised.unsure_until:
             return []
         del self.files[raised.file]
+        self._seen.pop(raised.file, None)  # it may tell of copies that were given back
         return [ForgetFile(file=raised.file, reason="it has its own number of copies again")]
 
     def _raise(self, raised: RaisedFile, now: float) -> list[Action]:

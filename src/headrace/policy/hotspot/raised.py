@@ -50,6 +50,11 @@ class RaisedFile:
             asked=tuple(sorted(self.asked)),
         )
 
+    @property
+    def has_own(self) -> bool:
+        """Whether the store took its own number, and was asked for no other since."""
+        return self.is_set and self.copies == self.original
+
     def state(self, nodes: int) -> State:
         """Return how far it is, on a store with so many nodes."""
         if not self.wanted:

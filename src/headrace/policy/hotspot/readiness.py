@@ -22,6 +22,10 @@ class FileReadiness:
     """Copies that the block with the fewest has."""
 
     reason: str
+    """Why so many are wanted."""
+
+    trouble: str = ""
+    """What keeps them from being made."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +100,8 @@ def _of_file(planner: Planner, name: str, wanted: Wanted) -> FileReadiness:
         wanted=wanted.copies,
         original=wanted.original,
         live=held.raised.live,
-        reason=held.raised.trouble or wanted.reason,
+        reason=wanted.reason,
+        trouble=held.raised.trouble,
     )
 
 
