@@ -133,7 +133,12 @@ def write_manifest(storage: Storage, folder: str, manifest: Manifest) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    storage.write(manifest_path(folder), msgspec.json.encode(manifest))
+    storage.write(manifest_path(folder), encode_manifest(manifest))
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return what is written of a manifest."""
+    return msgspec.json.encode(manifest)
 
 
 def read_manifest(storage: Storage, folder: str) -> Manifest | None:

@@ -7,6 +7,7 @@ and whoever plans the same copy again, on whatever host, finds what was done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -43,7 +44,7 @@ class Route:
     @property
     def staging(self) -> str:
         """Folder that is the copy's own until it is published, relative to the destination."""
-        name = self.checkpoint.rpartition("/")[2][:80] or "root"
+        name = re.sub(r"[^A-Za-z0-9._=-]", "_", self.checkpoint.rpartition("/")[2])[:80] or "root"
         return f"{STAGING}/{name}-{name_digest(self.checkpoint.encode())[:12]}"
 
     def path(self, file: str) -> str:
