@@ -169,27 +169,24 @@ class Exploit:
 @pytest.mark.parametrize("opaque", [False, True])
 def test_code_is_never_run(tmp_path: Path, protocol: int, opaque: bool) -> None:
     data = pickle.dumps({"a": Exploit(tmp_path / "made")}, protocol)
-    if opaque:
-        value = read(data, opaque=True)["a"]
-        assert type(value) is Opaque
-        assert value.name == "posix.mkdir"
-    else:
-        with pytest.raises(CorruptDataError, match=r"posix\.mkdir"):
-            read(data)
+    with pytest.raises(CorruptDataError, match=r"posix\.mkdir"):
+        read(data, opaque=opaque)
     assert not (tmp_path / "made").exists()
 
 
 def test_what_is_opaque_swallows_whatever_is_done_with_it() -> None:
     calls = b")R(K\x01K\x02uK\x01K\x02s(K\x01eK\x01a(K\x01\x90}b)\x81."
-    assert read(b"ca\nb\n" + calls, opaque=True).name == "a.b"
+    value = read(b"ca\nb\n" + calls, opaque=True)
+    assert type(value) is Opaque
+    assert value.name == "a.b"
 
 
 def test_a_constant_is_itself() -> None:
     assert read(globally("NUMBER") + b".") == 7
 
 
-def test_tuples_nested_a_million_deep_end_neither_the_process_nor_the_patience() -> None:
-    nested = b")" + b"\x85" * 1_000_000
+def test_tuples_nested_deeper_than_any_stack_end_neither_the_process_nor_the_patience() -> None:
+    nested = b")" + b"\x85" * 200_000
     with pytest.raises(CorruptDataError, match="no key"):
         read(b"}" + nested + b"K\x01s.")
     with pytest.raises(CorruptDataError, match="not plain"):
