@@ -317,7 +317,7 @@ def test_deep_nests_take_no_time() -> None:
 VALID = saved(OrderedDict(a=torch.arange(6).view(2, 3), b=torch.ones(2, dtype=torch.bfloat16)))
 
 
-@settings(max_examples=1500, deadline=None, derandomize=True, database=None)
+@settings(max_examples=600, deadline=None, derandomize=True, database=None)
 @given(
     changes=st.lists(st.tuples(st.integers(0, len(VALID) - 1), st.integers(0, 255)), max_size=4),
     cut=st.one_of(st.just(0), st.integers(0, len(VALID))),

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, NoReturn
 
-from headrace.checkpoint.layout import Piece
+from headrace.checkpoint.layout import Checkpoint, Piece
 from headrace.checkpoint.pickles import Constant, Function, Known, Opaque, load
 from headrace.checkpoint.ziparchive import ReadRange, Record, read_records, require_placed
 from headrace.core.errors import CorruptDataError
+from headrace.storage.port import Storage
 
 MOST_PICKLE_BYTES = 16 << 20
 """That of 50,000 tensors is as long; reading takes up to 100 times as much memory [bytes]."""
@@ -54,6 +57,7 @@ ITEM_BYTES: Mapping[str, int] = {
 
 _MOST_DIMENSIONS, _MOST_COUNT = 64, (1 << 63) - 1
 _MOST_NAME = 1000
+_PARALLEL_FILES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,29 @@ def pieces_of(name: str, found: TorchFile) -> list[Piece]:
             name=record.name, file=name, offset=record.offset, length=record.length
         )
     return sorted(pieces.values(), key=lambda piece: (piece.offset, piece.length))
+
+
+def pieces_of_files(storage: Storage, checkpoint: Checkpoint, names: Sequence[str]) -> list[Piece]:
+    """Return the pieces of some of a checkpoint's files, which are of ``torch.save``.
+
+    Args:
+        storage: Where the checkpoint is.
+        checkpoint: Whose files.
+        names: Theirs, relative to its folder; some files are read at a time.
+
+    Raises:
+        CorruptDataError: a file is damaged or hostile; of the first such.
+        StorageError: one cannot be read.
+    """
+    sizes = {file.path: file.size for file in checkpoint.files}
+
+    def pieces(name: str) -> list[Piece]:
+        path = checkpoint.file_path(name)
+        read = partial(storage.read, path)
+        return pieces_of(name, read_torch_file(read, size=sizes[name], file=path))
+
+    with ThreadPoolExecutor(_PARALLEL_FILES) as pool:
+        return [piece for found in pool.map(pieces, sorted(names)) for piece in found]
 
 
 def _unknown(storages: Mapping[str, Record], known: list[tuple[int, int]]) -> Iterator[Record]:

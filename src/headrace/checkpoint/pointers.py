@@ -1,0 +1,49 @@
+"""Pointers: files beside checkpoints that name the newest one, for layouts without a marker.
+
+All ranks write their files, wait for each other, and then one moves the pointer. So a checkpoint
+that the pointer names is complete, and so is what was there before it.
+"""
+
+from __future__ import annotations
+
+from headrace.checkpoint.layout import Folder, Pointer
+from headrace.core.errors import CorruptDataError
+from headrace.storage.port import Storage
+
+MOST_POINTER_BYTES = 4096
+"""It holds one name or number; a longer one is damaged [bytes]."""
+
+
+def pointer_beside(folder: Folder, name: str, content: str) -> Pointer:
+    """Return the pointer that is to name the checkpoint in a folder.
+
+    Args:
+        folder: The checkpoint's.
+        name: The pointer's.
+        content: What it holds then.
+    """
+    return Pointer(path=_beside(folder, name), content=content.encode())
+
+
+def read_pointer(storage: Storage, folder: Folder, name: str) -> str | None:
+    """Return what the pointer beside a folder holds, without spaces; None: there is none.
+
+    Raises:
+        CorruptDataError: it is no short text.
+        StorageError: it cannot be read.
+    """
+    info = next((info for info in folder.beside if info.path == name), None)
+    if info is None:
+        return None
+    path = _beside(folder, name)
+    if info.size > MOST_POINTER_BYTES:
+        raise CorruptDataError(f"{path} has {info.size} bytes, it should hold one name")
+    try:
+        return storage.read(path, 0, info.size).decode().strip()
+    except UnicodeDecodeError as error:
+        raise CorruptDataError(f"{path} is no text, it should hold one name") from error
+
+
+def _beside(folder: Folder, name: str) -> str:
+    above = folder.path.rpartition("/")[0]
+    return f"{above}/{name}" if above else name
