@@ -115,6 +115,14 @@ class StorageContract(ABC):
         assert after.version != before.version
         assert storage.read("x") == b"two"
 
+    def test_files_tell_by_one_clock_when_they_were_written(self, storage: Storage) -> None:
+        written = [storage.write(name, b"").modified_s for name in ("a", "b")]
+        storage.rename("a", "c")
+        told = [info.modified_s for info in storage.list()]
+        assert sorted(told) == sorted(written)
+        assert None not in told
+        assert written[0] <= written[1] < written[0] + 60
+
     def test_rename_moves_and_replaces(self, storage: Storage) -> None:
         storage.write("old", b"new content")
         storage.write("deep/target", b"old content")

@@ -249,7 +249,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _describe(path: str, status: os.stat_result) -> FileInfo:
-    return FileInfo(path, status.st_size, str(status.st_mtime_ns))
+    return FileInfo(path, status.st_size, str(status.st_mtime_ns), status.st_mtime)
 
 
 def _pread(handle: int, wanted: ByteRange, path: str) -> bytes:

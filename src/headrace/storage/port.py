@@ -8,7 +8,7 @@ Optional abilities (replica locations, replication) are protocols of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, runtime_checkable
 
@@ -27,6 +27,10 @@ class FileInfo:
 
     version: str
     """Changes whenever the content may have changed (a modification stamp or an entity tag)."""
+
+    modified_s: float | None = field(default=None, compare=False)
+    """When it was written, by the store's own clock, since 1970 [s]; None: not known. Only to be
+    compared with another file's: this host's clock may go wrong."""
 
 
 CLOSED_FOLDER = "closed folder"

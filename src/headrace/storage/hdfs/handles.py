@@ -184,4 +184,5 @@ def file_info(status: hdfs_native.FileStatus, path: str) -> FileInfo:
     """
     if status.isdir:
         raise NotFoundError(f"{status.path} is a directory; name a file")
-    return FileInfo(path, status.length, str(status.modification_time))
+    modified_ms = status.modification_time
+    return FileInfo(path, status.length, str(modified_ms), modified_ms / 1000)
