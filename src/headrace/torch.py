@@ -13,10 +13,14 @@ from headrace.client.torch.loader import Loader
 
 if TYPE_CHECKING:
     from headrace.client.torch.checkpoint.reader import CheckpointReader
+    from headrace.client.torch.checkpoint.writer import CheckpointWriter
 
-__all__ = ["CheckpointReader", "Loader", "TensorBatch"]
+__all__ = ["CheckpointReader", "CheckpointWriter", "Loader", "TensorBatch"]
 
-_HOMES = {"CheckpointReader": "headrace.client.torch.checkpoint.reader"}
+_HOMES = {
+    "CheckpointReader": "headrace.client.torch.checkpoint.reader",
+    "CheckpointWriter": "headrace.client.torch.checkpoint.writer",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -28,3 +28,27 @@ class ReaderStatistics:
             f"{fetch.bytes_per_request / 1e6:.2f} MB, {fetch.retries} again, "
             f"{fetch.round_trip_share:.0%} of their time in round trips"
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WriterStatistics:
+    """What one rank's last save took."""
+
+    items: int = 0
+    """Tensors' parts and objects that were written."""
+
+    files: int = 0
+    written_bytes: int = 0
+    """Of these files [bytes]."""
+
+    begun_anew: int = 0
+    """Times that a file was begun again because a node of the store failed."""
+
+    save_s: float = 0.0
+    """Until all files were durable [s]."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.items} items, {self.written_bytes / 1e6:.1f} MB in {self.files} files in "
+            f"{self.save_s:.2f} s, {self.begun_anew} begun anew"
+        )

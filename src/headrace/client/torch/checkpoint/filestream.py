@@ -1,0 +1,67 @@
+"""A file of a store as ``torch.save`` writes to one: digested, counted, held to a rate."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from headrace.checkpoint.manifest import Digester
+from headrace.client.limiter import DirectLimiter
+from headrace.storage.port import FileWriter
+from headrace.storage.writing import flat
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+PIECE_BYTES = 4 << 20
+"""Longest write to the store, and longest step of the rate limit [bytes]."""
+
+
+class FileStream(io.RawIOBase):
+    """Passes on what is written in pieces of a useful size. For one thread.
+
+    ``torch.save`` writes a header in some twenty small writes, and the numbers in one.
+    """
+
+    def __init__(self, writer: FileWriter, limiter: DirectLimiter) -> None:
+        super().__init__()
+        self._writer = writer
+        self._limiter = limiter
+        self._digester = Digester()
+        self._pending = bytearray()
+        self._position = 0
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the number of bytes that were written."""
+        return self._position
+
+    def write(self, data: Buffer, /) -> int:
+        """Append bytes; they may still be in memory when this returns."""
+        view = flat(memoryview(data))
+        self._position += len(view)
+        if len(self._pending) + len(view) < PIECE_BYTES:
+            self._pending += view
+        else:
+            self.flush()
+            for begin in range(0, len(view), PIECE_BYTES):
+                self._pass_on(view[begin : begin + PIECE_BYTES])
+        return len(view)
+
+    def flush(self) -> None:
+        """Hand over to the store what was held back."""
+        pending, self._pending = self._pending, bytearray()
+        if pending:
+            self._pass_on(memoryview(pending))
+
+    def digests(self) -> tuple[str, ...]:
+        """Return those of the chunks that were handed over, as a manifest has them."""
+        return self._digester.digests()
+
+    def _pass_on(self, piece: memoryview) -> None:
+        self._limiter.wait(len(piece))
+        self._digester.update(piece)
+        self._writer.write(piece)

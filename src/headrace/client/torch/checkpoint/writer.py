@@ -1,0 +1,281 @@
+"""The writer that ``torch.distributed.checkpoint.save`` and ``async_save`` take."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pickle
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch.distributed.checkpoint._extension import StreamTransformExtension
+from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageWriterTransforms
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
+from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
+from torch.futures import Future
+
+from headrace.checkpoint.dcp import METADATA, SHARD_SUFFIX
+from headrace.checkpoint.manifest import Manifest, write_manifest
+from headrace.client.checkpoint.place import Place, open_place
+from headrace.client.held import Held
+from headrace.client.limiter import DirectLimiter
+from headrace.client.torch.checkpoint.places import can_open
+from headrace.client.torch.checkpoint.saving import FileResult, Saving
+from headrace.client.torch.checkpoint.statistics import WriterStatistics
+from headrace.core.errors import (
+    CallerError,
+    ConfigError,
+    HeadraceError,
+    NotFoundError,
+    StorageError,
+)
+
+_log = logging.getLogger("headrace.checkpoint")
+
+VISIBLE_S = 60.0
+"""Longest wait until this host sees what others wrote: NFS keeps listings for a minute [s]."""
+
+LOOK_AGAIN_S = 1.0
+"""Between two looks [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """What the coordinator tells a rank, in its plan."""
+
+    naming: str
+    """Of its files, with ``{}`` for their number."""
+
+    bytes_per_s: float | None = None
+    """Its rate; None: as fast as it can [B/s]."""
+
+
+class CheckpointWriter(StorageWriter):
+    """Writes a checkpoint of ``torch.distributed.checkpoint`` to any store.
+
+    ``dcp.save(state_dict, storage_writer=CheckpointWriter("hdfs:///runs/7/step-1000"))``. The
+    files are those that torch writes itself. Nobody sees the checkpoint before all of it is
+    durable; saved over an older one, that one is whole until the new one takes its place in one
+    step. For one save at a time.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        streams: int = 4,
+        overwrite: bool = True,
+        pointer: str | None = None,
+        extensions: Sequence[StreamTransformExtension] | None = None,
+    ) -> None:
+        """Prepare to write; the store is asked when a save begins.
+
+        Args:
+            url: The checkpoint's folder; it need not be there.
+            streams: Files that each rank writes at once.
+            overwrite: Save over a checkpoint that is there; else it is an error.
+            pointer: Name of a file beside the checkpoint's folder, such as ``latest``, that is
+                to name the newest checkpoint; written after everything else.
+            extensions: Transform each item as it is saved, as for torch's ``FileSystemWriter``.
+
+        Raises:
+            ConfigError: a value is out of its range.
+        """
+        super().__init__()
+        if streams < 1:
+            raise ConfigError(f"streams={streams} must be 1 or more")
+        if pointer is not None and ("/" in pointer or pointer in ("", ".", "..")):
+            raise ConfigError(f"pointer={pointer!r} must be the name of a file, without a folder")
+        self._url = os.fspath(url)
+        self._streams = streams
+        self._overwrite = overwrite
+        self._pointer = pointer
+        self._transforms = _StorageWriterTransforms(extensions)
+        self._place: Place | None = None
+        self._save_id = str(uuid.uuid4())
+        self._alone: int | None = None
+        self._limiter = DirectLimiter(Held())
+        self._statistics = WriterStatistics()
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The checkpoint's folder."""
+        return self._url
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Tell whether this is a URL or path of a store that can be written here."""
+        return can_open(checkpoint_id)
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """Begin another save, to another folder if one is named (a URL or path)."""
+        self.close()
+        if checkpoint_id:
+            self._url = os.fspath(checkpoint_id)
+        self._save_id = str(uuid.uuid4())
+
+    def storage_meta(self) -> StorageMeta:
+        """Return what metadata says of the save itself."""
+        return StorageMeta(checkpoint_id=self._url, save_id=self._save_id)
+
+    def set_up_storage_writer(
+        self,
+        is_coordinator: bool,  # noqa: ARG002 - all ranks do the same
+        *_: Any,
+        rank: int | None = None,
+        use_collectives: bool = True,
+        **kwargs: Any,  # noqa: ARG002 - torch looks for the name and gives more in time
+    ) -> None:
+        """Take note of whether this rank saves by itself, without the others."""
+        self._alone = None if use_collectives else rank
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """Return the plan, with the names of files where no coordinator gives them."""
+        if self._alone is None:
+            return plan
+        return replace(plan, storage_data=_Orders(f"__{self._alone}_{self._ending()}"))
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Return the plans with the names of each rank's files."""
+        if self._alone is not None:
+            return plans
+        ending = self._ending()
+        return [
+            replace(plan, storage_data=_Orders(f"__{rank}_{ending}"))
+            for rank, plan in enumerate(plans)
+        ]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write all items of the plan; they are durable when this returns.
+
+        Raises:
+            StorageError: the store does not take them; nothing of this rank's is left then.
+        """
+        begin = time.perf_counter()
+        orders: _Orders = plan.storage_data
+        saving = Saving(
+            planner,
+            self._opened(),
+            streams=self._streams,
+            transforms=self._transforms,
+            limiter=self._limiter,
+        )
+        results = saving.save(plan.items, orders.naming)
+        files = [one.file for one in results if isinstance(one, FileResult)]
+        self._statistics = WriterStatistics(
+            items=len(results),
+            files=len(files),
+            written_bytes=sum(file.size for file in files),
+            begun_anew=saving.attempts - len(files),
+            save_s=time.perf_counter() - begin,
+        )
+        _log.info("%s: %s", self._url, self._statistics)
+        done: Future[list[WriteResult]] = Future()
+        done.set_result(results)
+        return done
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Make the checkpoint appear, now that all ranks' files are durable.
+
+        Raises:
+            StorageError: a file of another rank is not there, or the store refuses.
+        """
+        place = self._opened()
+        everything = [one for rank in results for one in rank]
+        files = {
+            one.storage_data.relative_path: one.file
+            for one in everything
+            if isinstance(one, FileResult)
+        }
+        self._require_all(place, {name: file.size for name, file in files.items()})
+        if self._alone is None:
+            write_manifest(place.storage, place.folder, Manifest(files=files))
+        metadata.version = CURRENT_DCP_VERSION
+        metadata.storage_data = {one.index: one.storage_data for one in everything}
+        metadata.storage_meta = self.storage_meta()
+        place.storage.write(place.path(self._marker), pickle.dumps(metadata))
+        if self._pointer is not None:
+            self._point(place, self._pointer)
+        self._remove_others(place, files)
+
+    def statistics(self) -> WriterStatistics:
+        """Return what this rank's last save took."""
+        return self._statistics
+
+    def close(self) -> None:
+        """Let go of the store; another save opens it again."""
+        place, self._place = self._place, None
+        if place is not None:
+            place.storage.close()
+
+    @property
+    def _marker(self) -> str:
+        return METADATA if self._alone is None else f"__{self._alone}{METADATA}"
+
+    def _opened(self) -> Place:
+        if self._place is None:
+            self._place = open_place(self._url)
+        return self._place
+
+    def _ending(self) -> str:
+        """Return how files' names end: as torch's do, unless a checkpoint has these names.
+
+        Raises:
+            CallerError: there is a checkpoint, and it is not to be written over.
+        """
+        place = self._opened()
+        try:
+            place.storage.stat(place.path(self._marker))
+        except NotFoundError:
+            return f"{{}}{SHARD_SUFFIX}"
+        if not self._overwrite:
+            raise CallerError(
+                f"{self._url} holds a checkpoint already; name another folder, or give "
+                "overwrite=True"
+            )
+        return f"{{}}-{self._save_id[:8]}{SHARD_SUFFIX}"
+
+    def _point(self, place: Place, pointer: str) -> None:
+        path = f"{place.parent}/{pointer}" if place.parent else pointer
+        place.storage.write(path, place.name.encode())
+
+    def _require_all(self, place: Place, sizes: dict[str, int]) -> None:
+        """Make sure that this host sees what all ranks wrote; caches of NFS may take a while."""
+        give_up_at = time.monotonic() + VISIBLE_S
+        while True:
+            found = dict(self._shards(place))
+            unseen = [name for name, size in sizes.items() if found.get(name) != size]
+            if not unseen:
+                return
+            if time.monotonic() > give_up_at:
+                raise StorageError(
+                    f"{unseen[0]} and {len(unseen) - 1} more files in {self._url} are not there "
+                    "or not whole, although their ranks wrote them; is the folder the same one "
+                    "on all hosts?"
+                )
+            time.sleep(LOOK_AGAIN_S)
+
+    def _shards(self, place: Place) -> Iterator[tuple[str, int]]:
+        """Yield names and sizes of the folder's shards [bytes]; none if it is not there."""
+        begin = len(place.folder) + 1 if place.folder else 0
+        with contextlib.suppress(NotFoundError):
+            for info in place.storage.list(place.folder):
+                name = info.path[begin:]
+                if name.endswith(SHARD_SUFFIX) and "/" not in name:
+                    yield name, info.size
+
+    def _remove_others(self, place: Place, files: Iterable[str]) -> None:
+        """Remove shards of the checkpoint that was written over, and of saves that failed."""
+        own = "__" if self._alone is None else f"__{self._alone}_"
+        named = set(files)
+        for name, _ in list(self._shards(place)):
+            if name not in named and name.startswith(own):
+                try:
+                    place.storage.delete(place.path(name))
+                except HeadraceError as error:
+                    _log.warning("%s; it is no part of the checkpoint, remove it by hand", error)
