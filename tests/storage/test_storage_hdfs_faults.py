@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from headrace.core.errors import CallerError, DeadlineError, StorageError
 from headrace.devhdfs.cluster import Cluster, DataNode
 from headrace.devhdfs.daemon import Daemon
 from headrace.storage.hdfs import HdfsConfig, HdfsStorage
+from headrace.storage.hdfs.calls import calls_for
 from headrace.storage.port import ByteRange
 from headrace.storage.writing import BrokenFileError
 
@@ -152,6 +154,26 @@ def test_a_frozen_datanode_costs_no_more_than_its_timeout(hdfs: Cluster, opened:
             assert storage.read_ranges("x", ranges) == [CONTENT[10:30], CONTENT[BLOCK : BLOCK + 9]]
             assert watch.seconds() < 5
             storage.close()
+
+
+def test_threads_that_read_small_ranges_keep_as_many_in_flight_as_the_store_allows(
+    hdfs: Cluster, opened: Open
+) -> None:
+    storage = opened(reads_in_flight=20, datanode_timeout_s=30.0, hedge_s=30.0)
+    names = [f"small/{n}" for n in range(4)]
+    for name in names:
+        storage.write(name, CONTENT[:BLOCK])
+    apart = [ByteRange(at * 200_000, 100) for at in range(5)]
+    wanted = [CONTENT[r.offset :][: r.length] for r in apart]
+    data = calls_for("data")
+    with ThreadPoolExecutor(len(names)) as threads:
+        with frozen(*hdfs.datanodes):
+            reads = [threads.submit(storage.read_ranges, name, apart) for name in names]
+            give_up_at = time.monotonic() + 10
+            while data._running < 20 and time.monotonic() < give_up_at:
+                time.sleep(0.01)
+            assert data._running == 20
+        assert all(read.result(20) == wanted for read in reads)
 
 
 def test_when_all_datanodes_are_frozen_the_wait_ends(hdfs: Cluster, opened: Open) -> None:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _Job = tuple["Future[Any]", Callable[[], Any]]
 
 THREADS = 8
-"""Calls of one kind that run at the same time in a process."""
+"""Calls of one kind that run at the same time in a process, unless more are asked for."""
 
 ABANDONED = 64
 """Threads that may hang before calls have to queue."""
@@ -40,7 +40,6 @@ class Calls:
     def __init__(self, name: str, threads: int = THREADS) -> None:
         self._name = name
         self._limit = threads
-        self._most = threads + ABANDONED
         self._lock = threading.Lock()
         self._returned = threading.Condition(self._lock)
         self._closed = False
@@ -49,6 +48,11 @@ class Calls:
         self._threads = 0
         self._idle = 0
         self._abandoned: set[Future[Any]] = set()
+
+    def widen(self, threads: int) -> None:
+        """Let at least this many calls run at the same time from now on."""
+        with self._lock:
+            self._limit = max(self._limit, threads)
 
     def start(self, call: Callable[[], T]) -> Future[T]:
         """Run ``call`` as soon as a thread is free."""
@@ -94,7 +98,8 @@ class Calls:
 
     def _hire(self) -> None:
         """Start one more thread if there may be one more."""
-        if not self._closed and self._threads < min(self._most, self._limit + len(self._abandoned)):
+        most = self._limit + min(ABANDONED, len(self._abandoned))
+        if not self._closed and self._threads < most:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
             self._threads += 1  # not if there was no memory for one
 
@@ -141,11 +146,12 @@ _pools: dict[str, Calls] = {}
 _pools_lock = threading.Lock()
 
 
-def calls_for(kind: str) -> Calls:
-    """Return this process's pool for one kind of call."""
+def calls_for(kind: str, threads: int = THREADS) -> Calls:
+    """Return this process's pool for one kind of call, which runs at least so many at once."""
     with _pools_lock:
         if kind not in _pools:
             _pools[kind] = Calls(f"headrace-hdfs-{kind}")
+        _pools[kind].widen(threads)
         return _pools[kind]
 
 

@@ -109,7 +109,7 @@ class Reading:
         if not parts:
             return [b""] * len(ranges)
         extra_s = sum(part.length for part in parts) / SLOWEST_BYTES_PER_S
-        fetch = _Fetch(parts, calls_for("data"))
+        fetch = _Fetch(parts, calls_for("data", self._config.reads_in_flight))
         try:
             fetch.start(handle)
             self._collect(path, fetch, handle, give_up_at + extra_s)

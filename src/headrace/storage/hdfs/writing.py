@@ -142,7 +142,7 @@ class HdfsWriter(AbortingWriter):
         """Sync and close the file, ask for all its copies, and rename it."""
         try:
             self._flush()
-            self._in_pipeline(_sync_and_close)
+            self._in_pipeline(sync_and_close)
             info = self._publish()
         finally:
             self.abort()
@@ -224,7 +224,8 @@ class HdfsWriter(AbortingWriter):
         return file_info(status, new.path)
 
 
-def _sync_and_close(raw: RawFileWriter) -> None:
+def sync_and_close(raw: RawFileWriter) -> None:
+    """Have the last block on disks, where a file can be synced, and the file complete."""
     try:
         raw.hsync()
     except RuntimeError as error:
