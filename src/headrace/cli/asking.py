@@ -19,6 +19,9 @@ from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
 MOST_BYTES = 256 << 20
 """Longest answer: an estate of many thousand jobs [bytes]."""
 
+PATIENCE_S = 10.0
+"""Longest wait for an answer, unless it is known to take longer [s]."""
+
 A = TypeVar("A")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,7 +62,14 @@ def require_https(option: str, ca_file: object, controller: str | None) -> None:
 class Asker:
     """A connection to a controller, for one thread; closed at the end of a ``with`` block."""
 
-    def __init__(self, controller: str | None, token_file: Path | None, ca_file: str | None):
+    def __init__(
+        self,
+        controller: str | None,
+        token_file: Path | None,
+        ca_file: str | None,
+        *,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         if not controller:
             raise ConfigError(
                 "no controller is named; give --controller http://HOST:PORT, or set "
@@ -70,7 +80,7 @@ class Asker:
             address=controller,
             token=load_token(token_file),
             ca_file=ca_file,
-            read_timeout_s=10.0,
+            read_timeout_s=patience_s,
             service="controller",
         )
         self.address = controller
@@ -93,10 +103,21 @@ class Asker:
         Raises:
             RemoteError: it does not, or refuses; the message says what to do.
         """
-        self._connection.send("GET", f"{path}?{urlencode(query)}" if query else path)
-        body = self._connection.receive().read(MOST_BYTES)
+        return self.ask("GET", f"{path}?{urlencode(query)}" if query else path, answer)
+
+    def ask(
+        self, method: str, path: str, answer: type[A], message: msgspec.Struct | None = None
+    ) -> A:
+        """Send a message, if there is one, and return the answer.
+
+        Raises:
+            RemoteError: there is none, or it is a refusal; the message says what to do.
+        """
+        body = b"" if message is None else msgspec.json.encode(message)
+        self._connection.send(method, path, body)
+        text = self._connection.receive().read(MOST_BYTES)
         try:
-            return msgspec.json.decode(body, type=answer)
+            return msgspec.json.decode(text, type=answer)
         except msgspec.MsgspecError as error:
             raise ProtocolError(
                 f"controller {self.address} {path}: not a controller's answer ({error}); is it "

@@ -15,6 +15,7 @@ from headrace.cli.running import UnreadGroup, run_command
 VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
     "agents": ("headrace.cli.agents", "List an estate's agents: CPU, tiers, what they do."),
+    "announce": ("headrace.cli.announce", "Have a checkpoint's hot files copied beforehand."),
     "controller": ("headrace.cli.controller", "Give bandwidth to the jobs that would wait."),
     "demo": ("headrace.cli.demo", "Train on one machine, without and with headrace, and compare."),
     "devhdfs": ("headrace.cli.devhdfs", "Run a real HDFS on this machine, for development."),
@@ -22,6 +23,7 @@ VERBS = {
     "index": ("headrace.cli.index", "List a dataset's samples and where their bytes are."),
     "inspect": ("headrace.cli.inspect", "Describe a dataset: counts, bytes, cost, what is broken."),
     "jobs": ("headrace.cli.jobs", "List an estate's jobs: health, bandwidth asked and given."),
+    "leases": ("headrace.cli.leases", "List copies that are held for announced checkpoints."),
     "ledger": ("headrace.cli.ledger", "List loans of bandwidth, and why each was made or refused."),
     "simulate": ("headrace.cli.simulate", "Compare policies on a simulated estate."),
     "top": ("headrace.cli.top", "Watch an estate's jobs, their health and their bandwidth."),

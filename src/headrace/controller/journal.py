@@ -50,6 +50,10 @@ _FILES = ("", "-wal", "-shm")
 S = TypeVar("S")
 
 
+class JournalInUseError(CallerError):
+    """Another process has the journal open."""
+
+
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     """A host of a job."""
 
@@ -98,7 +102,7 @@ class Journal:
         path: Its file; None: nothing is kept.
 
     Raises:
-        CallerError: another controller uses it.
+        JournalInUseError: another controller uses it.
         ConfigError: the file cannot be made or opened.
     """
 
@@ -245,7 +249,7 @@ def _open_or_begin_anew(path: Path) -> tuple[sqlite3.Connection, Kept]:
         return _open(path)
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
-            raise CallerError(
+            raise JournalInUseError(
                 f"the journal {path} is in use by another controller; stop that one, or give "
                 "another file with --journal"
             ) from error

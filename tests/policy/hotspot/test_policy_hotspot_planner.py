@@ -240,7 +240,6 @@ def test_after_a_restart_a_lease_goes_on_and_ends_in_time(store: Store) -> None:
     assert again.asked[A] == 50
     again.run(10)
     assert again.asked[A] == 3
-    again.run(60)
     assert not again.kept
 
 
@@ -254,7 +253,6 @@ def test_after_a_restart_what_no_lease_holds_is_lowered_wherever_it_was_interrup
     again = restarted(store, kept_lease(store, "l", -1.0))
     again.run(2)
     assert again.asked[A] == 3
-    again.run(62)
     assert not again.kept
 
 

@@ -165,6 +165,11 @@ class HotspotDesk:
             shown = (*held, *(one for one in over if one.state == "lowering"))
             return Hotspots(hotspots=tuple(sorted(shown, key=lambda one: -one.announced_at)))
 
+    def is_idle(self) -> bool:
+        """Return whether nothing is held, and nothing of what was is still unsure."""
+        with self._lock:
+            return not self._book.rows and not self._planner.files
+
     # Time and end
 
     def tick(self) -> None:
@@ -295,7 +300,7 @@ class HotspotDesk:
             try:
                 files = self._read(row.asked)
             except HeadraceError as error:
-                log.warning("hotspot %s of %s: %s", row.id, row.asked.url, error)
+                log.info("hotspot %s of %s: %s", row.id, row.asked.url, error)
                 with self._lock:
                     self._book.end(row.id, "failed", str(error))
                 return

@@ -38,6 +38,9 @@ from headrace.policy.hotspot.limits import HotspotLimits
 from headrace.policy.hotspot.raised import RaisedFile
 from headrace.policy.hotspot.worth import Now, plan
 
+_COUNTED = 2
+"""HDFS counts a block twice while one of its copies is made and another waits for that."""
+
 
 @dataclass(slots=True)
 class Lease:
@@ -217,7 +220,6 @@ class Planner:
                 copies=kept.copies,
                 asked=set(kept.asked),
                 is_set=False,
-                unsure_until=now + self.limits.unsure_s,
             )
         for one in event.leases:
             self.leases[one.lease] = Lease(
@@ -299,4 +301,4 @@ class Planner:
     def _endangered(self, store: str, figures: Figures) -> int:
         """Return how many blocks lack copies that nobody raised here."""
         ours = sum(one.behind for file, one in self.files.items() if file.store == store)
-        return max(figures.missing_copies - ours - self.limits.usual_missing, 0)
+        return max(figures.missing_copies - _COUNTED * ours - self.limits.usual_missing, 0)
