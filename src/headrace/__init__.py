@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace import ops
+    from headrace.client.announcing import Announcement, announce
     from headrace.client.batch import Batch, Replaced
     from headrace.client.config import LoaderConfig
     from headrace.client.counts import EpochSummary
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.transform.pipeline import Pipeline
 
 __all__ = [
+    "Announcement",
     "Batch",
     "EpochSummary",
     "Loader",
@@ -26,6 +28,7 @@ __all__ = [
     "Pipeline",
     "Replaced",
     "__version__",
+    "announce",
     "errors",
     "ops",
 ]
@@ -33,12 +36,14 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Announcement": "headrace.client.announcing",
     "Batch": "headrace.client.batch",
     "EpochSummary": "headrace.client.counts",
     "Loader": "headrace.client.loader",
     "LoaderConfig": "headrace.client.config",
     "Pipeline": "headrace.transform.pipeline",
     "Replaced": "headrace.client.batch",
+    "announce": "headrace.client.announcing",
 }
 _MODULES = {"errors": "headrace.core.errors", "ops": "headrace.ops", "torch": "headrace.torch"}
 

@@ -598,6 +598,7 @@ def test_importing_headrace_is_light() -> None:
 
 def test_the_public_surface_is_what_is_declared() -> None:
     assert sorted(headrace.__all__) == [
+        "Announcement",
         "Batch",
         "EpochSummary",
         "Loader",
@@ -605,11 +606,12 @@ def test_the_public_surface_is_what_is_declared() -> None:
         "Pipeline",
         "Replaced",
         "__version__",
+        "announce",
         "errors",
         "ops",
     ]
     assert all(getattr(headrace, name) is not None for name in headrace.__all__)
-    with pytest.raises(AttributeError, match="it has Batch"):
+    with pytest.raises(AttributeError, match="it has Announcement"):
         _ = headrace.Loadr  # type: ignore[attr-defined]
 
 

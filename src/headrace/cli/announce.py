@@ -18,7 +18,7 @@ from headrace.cli.hotspots import Progress, show
 from headrace.cli.outputs import json_option
 from headrace.core.errors import CallerError, HeadraceError, StorageError
 from headrace.report.document import write_json
-from headrace.wire.hotspots import HotspotAsked, HotspotView
+from headrace.wire.hotspots import HotspotAsked, HotspotView, absolute_url
 
 if TYPE_CHECKING:
     from headrace.controller.hotspots.desk import HotspotDesk
@@ -54,7 +54,7 @@ class _Given:
     def asked(self) -> HotspotAsked:
         """The announcement."""
         return HotspotAsked(
-            url=_absolute(self.checkpoint),
+            url=absolute_url(self.checkpoint),
             world_size=self.world_size,
             hosts=self.hosts,
             files=self.file,
@@ -201,9 +201,3 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-
-
-def _absolute(checkpoint: str) -> str:
-    """Return a URL that means the same to a process with another working directory."""
-    is_url = ":" in checkpoint.partition("/")[0]
-    return checkpoint if is_url else str(Path(checkpoint).expanduser().absolute())

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -120,3 +121,9 @@ class Hotspots(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of ``GET /v1/hotspots``: those that hold copies or are about to, newest first."""
 
     hotspots: tuple[HotspotView, ...]
+
+
+def absolute_url(checkpoint: str) -> str:
+    """Return a URL or path that means the same to a process with another working directory."""
+    is_url = ":" in checkpoint.partition("/")[0]
+    return checkpoint if is_url else str(Path(checkpoint).expanduser().absolute())
