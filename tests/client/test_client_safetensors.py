@@ -1,0 +1,318 @@
+"""Remote safetensors: what is loaded is held bit by bit against the ``safetensors`` package."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headrace.safetensors
+from headrace.checkpoint.safetensors import DTYPES, HEAD_BYTES
+from headrace.client.checkpoint.tensorslice import plan_slice
+from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.safetensors import FetchLimits
+from headrace.storage.hdfs import HdfsStorage
+
+LIMITS = FetchLimits(request_bytes=1 << 16, gap_bytes=1 << 10)
+
+
+def raw(dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of random bits."""
+    kind = getattr(torch, DTYPES[dtype].torch_name)
+    item = torch.empty(0, dtype=kind).element_size()
+    octets = torch.randint(0, 2 if dtype == "BOOL" else 256, (*shape, item), dtype=torch.uint8)
+    return octets.view(kind).squeeze(-1)
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    flat = [tensor.contiguous().flatten().view(torch.uint8) for tensor in (one, other)]
+    return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*flat)
+
+
+TORCH = [name for name in DTYPES if not name.startswith("F6_")]
+
+
+@pytest.fixture(scope="module")
+def all_dtypes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One file with a tensor of each dtype, an empty one, a scalar and one of several requests."""
+    path = tmp_path_factory.mktemp("all") / "all.safetensors"
+    tensors = {name: raw(name, (3, 4)) for name in TORCH}
+    tensors |= {
+        "empty": torch.empty(0, 5),
+        "scalar": torch.tensor(7),
+        "large": raw("I64", (40000,)),
+    }
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+    return path
+
+
+def test_all_dtypes_are_equal_bit_by_bit_to_what_the_package_loads(all_dtypes: Path) -> None:
+    expected = safetensors.torch.load_file(all_dtypes)
+    found = headrace.safetensors.load_file(all_dtypes, limits=LIMITS)
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert same(found[name], tensor), name
+        assert found[name].is_contiguous()
+
+
+def test_tensors_are_writable_and_nobody_elses(all_dtypes: Path) -> None:
+    with headrace.safetensors.open(all_dtypes) as tensors:
+        first = tensors.get_tensor("F32")
+        before = first.clone()
+        first.zero_()
+        assert same(tensors.get_tensor("F32"), before)
+
+
+def test_numpy_arrays_are_equal_and_what_numpy_has_not_is_refused(all_dtypes: Path) -> None:
+    with headrace.safetensors.open(all_dtypes, framework="np") as tensors:
+        with safetensors.safe_open(all_dtypes, "np") as expected:
+            for name in ("BOOL", "I8", "U16", "F16", "C64", "F64", "U64", "empty", "scalar"):
+                found, wanted = tensors.get_tensor(name), expected.get_tensor(name)
+                assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+                assert found.tobytes() == wanted.tobytes()
+                assert found.flags.writeable
+        for name in ("BF16", "F8_E4M3", "F4"):
+            with pytest.raises(CallerError, match='framework="pt"'):
+                tensors.get_tensor(name)
+
+
+def test_it_opens_as_safe_open_does(all_dtypes: Path) -> None:
+    with (
+        headrace.safetensors.open(str(all_dtypes)) as tensors,
+        safetensors.safe_open(all_dtypes, "pt") as expected,
+    ):
+        assert sorted(tensors.keys()) == sorted(expected.keys())
+        assert tensors.metadata() == expected.metadata()
+        part = tensors.get_slice("BF16")
+        assert part.get_shape() == expected.get_slice("BF16").get_shape()
+        assert part.get_dtype() == "BF16"
+        with pytest.raises(CallerError, match="get_tensor"):
+            tensors.get_slice("F4")
+
+
+INDICES: list[Any] = [
+    *(1, -1, slice(1, 3), slice(None), slice(-2, None), slice(0, 0), slice(9, 2), slice(0, 9, 2)),
+    *((1, 2), (1, 2, 2), (2, slice(1, 2)), (slice(1, 3), slice(0, 2)), (..., 1), ..., ()),
+    *(
+        (slice(None), 1),
+        (1, ...),
+        (slice(1, 3), 0, slice(None, None, 2)),
+        None,
+        [0, 2],
+        (0, [1, 0]),
+    ),
+    *(np.int64(2), True, (slice(None), slice(None), slice(1, 2)), (slice(1, 2), None)),
+]
+
+
+@pytest.mark.parametrize("index", INDICES, ids=str)
+def test_a_slice_is_what_the_tensor_gives(tmp_path: Path, index: Any) -> None:
+    tensor = torch.arange(60, dtype=torch.int16).view(4, 5, 3)
+    safetensors.torch.save_file({"a": tensor}, tmp_path / "a.safetensors")
+    for framework, whole in (("pt", tensor), ("np", tensor.numpy())):
+        with headrace.safetensors.open(tmp_path / "a.safetensors", framework) as tensors:
+            found, expected = tensors.get_slice("a")[index], whole[index]
+        assert found.shape == expected.shape
+        assert np.array_equal(np.asarray(found), np.asarray(expected))
+
+
+@pytest.mark.parametrize("index", [4, -5, (0, 5), (0, 0, 3), (0, 0, 0, 0), "a", 1.5])
+def test_an_index_outside_of_the_tensor_is_refused(tmp_path: Path, index: Any) -> None:
+    tensor = torch.arange(60).view(4, 5, 3)
+    safetensors.torch.save_file({"a": tensor}, tmp_path / "a.safetensors")
+    with headrace.safetensors.open(tmp_path) as tensors, pytest.raises((IndexError, TypeError)):
+        tensors.get_slice("a")[index]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(
+    start=st.integers(-7, 7) | st.none(),
+    stop=st.integers(-7, 7) | st.none(),
+    step=st.integers(-3, 3).filter(bool) | st.none(),
+    leading=st.lists(st.integers(-3, 2), max_size=1),
+)
+def test_plans_of_slices_take_what_numpy_takes(
+    start: int | None, stop: int | None, step: int | None, leading: list[int]
+) -> None:
+    whole = np.arange(45, dtype=np.int32).reshape(3, 5, 3)
+    index = (*leading, slice(start, stop, step))
+    plan = plan_slice(index, whole.shape, 4)
+    octets = whole.tobytes()[plan.offset : plan.offset + plan.length]
+    found = np.frombuffer(octets, np.int32).reshape(plan.shape)[plan.index]
+    assert np.array_equal(found, whole[index])
+
+
+def test_a_slice_reads_only_its_rows(tmp_path: Path) -> None:
+    tensor = raw("F32", (1000, 100))
+    safetensors.torch.save_file({"a": tensor}, tmp_path / "a.safetensors")
+    with headrace.safetensors.open(tmp_path / "a.safetensors") as tensors:
+        part = tensors.get_slice("a")
+        before = tensors.statistics().fetch.read_bytes
+        assert same(part[10:20], tensor[10:20])
+        assert tensors.statistics().fetch.read_bytes - before == 10 * 400
+        assert same(part[7, 3:5], tensor[7, 3:5])
+        assert tensors.statistics().fetch.read_bytes - before == 10 * 400 + 8
+
+
+def test_neighbours_are_read_together_and_counted(tmp_path: Path) -> None:
+    small = {f"layer.{i}": torch.full((10,), float(i)) for i in range(2000)}
+    safetensors.torch.save_file(small, tmp_path / "a.safetensors")
+    with headrace.safetensors.open(tmp_path / "a.safetensors") as tensors:
+        assert len(dict(tensors.get_tensors())) == 2000
+        seen = tensors.statistics()
+    assert (seen.files, seen.tensors, seen.fetch.requests) == (1, 2000, 2)
+    assert seen.requests_per_tensor == pytest.approx(0.001)
+    assert "2000 tensors of 1 files" in str(seen)
+
+
+def save_sharded(folder: Path) -> dict[str, torch.Tensor]:
+    """Write two shards with an index, and return all tensors."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = [{f"layer.{n}.{i}": raw("BF16", (64, 8)) for i in range(5)} for n in range(2)]
+    names = [f"model-{n + 1:05d}-of-00002.safetensors" for n in range(2)]
+    for name, shard in zip(names, shards, strict=True):
+        safetensors.torch.save_file(shard, folder / name)
+    homes = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
+    index = {"metadata": {}, "weight_map": homes}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return {**shards[0], **shards[1]}
+
+
+def test_a_folder_with_an_index_gives_all_shards(tmp_path: Path) -> None:
+    expected = save_sharded(tmp_path)
+    safetensors.torch.save_file({"layer.0.0": torch.zeros(1)}, tmp_path / "other.safetensors")
+    found = headrace.safetensors.load_file(tmp_path)
+    assert list(found) == list(expected)
+    assert all(same(found[name], tensor) for name, tensor in expected.items())
+
+
+def test_one_tensor_of_a_folder_reads_only_the_header_of_its_shard(tmp_path: Path) -> None:
+    save_sharded(tmp_path)
+    with headrace.safetensors.open(tmp_path) as tensors:
+        assert len(tensors.keys()) == 10
+        assert tensors.statistics().fetch.requests == 0
+        tensors.get_tensor("layer.1.3")
+        assert tensors.statistics().files == 1
+
+
+def test_a_folder_without_an_index_gives_model_safetensors_or_else_all_files(
+    tmp_path: Path,
+) -> None:
+    for name in ("a", "b"):
+        safetensors.torch.save_file({name: torch.zeros(1)}, tmp_path / f"{name}.safetensors")
+    assert headrace.safetensors.load_file(tmp_path).keys() == {"a", "b"}
+    safetensors.torch.save_file({"m": torch.zeros(1)}, tmp_path / "model.safetensors")
+    assert headrace.safetensors.load_file(tmp_path).keys() == {"m"}
+
+
+def test_it_works_over_hdfs(hdfs_dir: str, tmp_path: Path) -> None:
+    expected = save_sharded(tmp_path)
+    storage = HdfsStorage(hdfs_dir)
+    for path in tmp_path.iterdir():
+        storage.write(f"models/{path.name}", path.read_bytes())
+    storage.close()
+    found = headrace.safetensors.load_file(f"{hdfs_dir}/models", limits=LIMITS)
+    assert all(same(found[name], tensor) for name, tensor in expected.items())
+    url = f"{hdfs_dir}/models/model-00002-of-00002.safetensors"
+    with headrace.safetensors.open(url) as tensors:
+        assert same(tensors.get_slice("layer.1.2")[3:5], expected["layer.1.2"][3:5])
+    with pytest.raises(NotFoundError):
+        headrace.safetensors.load_file(f"{hdfs_dir}/models/none.safetensors")
+
+
+def test_a_header_longer_than_the_first_read_is_read_whole(tmp_path: Path) -> None:
+    many = {f"{i:0200d}": torch.full((1,), float(i)) for i in range(HEAD_BYTES // 200)}
+    safetensors.torch.save_file(many, tmp_path / "a.safetensors")
+    found = headrace.safetensors.load_file(tmp_path / "a.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in many.items())
+
+
+def test_a_tensor_that_is_not_there_is_named_with_the_nearest(all_dtypes: Path) -> None:
+    with headrace.safetensors.open(all_dtypes) as tensors:
+        with pytest.raises(CallerError, match="did you mean 'scalar'"):
+            tensors.get_tensor("scalars")
+        with pytest.raises(CallerError, match=r"see keys\(\)"):
+            tensors.get_slice("?")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"framework": "jax"}, "'pt' or 'np'"),
+        ({"framework": "np", "device": "cuda"}, "no device"),
+        ({"device": "abacus"}, "no device of torch"),
+    ],
+)
+def test_a_wrong_call_is_refused(all_dtypes: Path, arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(CallerError, match=why):
+        headrace.safetensors.open(all_dtypes, **arguments)
+
+
+def test_a_folder_without_files_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no safetensors file in"):
+        headrace.safetensors.open(tmp_path)
+
+
+def lying_index(folder: Path) -> None:
+    save_sharded(folder)
+    path = folder / "model.safetensors.index.json"
+    path.write_text(path.read_text().replace('"layer.0.0"', '"layer.0.9"'))
+
+
+def traversing_index(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    index = {"weight_map": {"a": "../a.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def same_tensor_twice(folder: Path) -> None:
+    for name in "ab":
+        safetensors.torch.save_file({"t": torch.zeros(1)}, folder / f"{name}.safetensors")
+
+
+def cut_off(folder: Path) -> None:
+    safetensors.torch.save_file({"t": torch.zeros(9)}, folder / "a.safetensors")
+    (folder / "a.safetensors").write_bytes((folder / "a.safetensors").read_bytes()[:-1])
+
+
+def huge_header(folder: Path) -> None:
+    (folder / "a.safetensors").write_bytes(b"\0" * 7 + b"\x80{}")
+
+
+def impossible_shape(folder: Path) -> None:
+    text = json.dumps({"t": {"dtype": "U8", "shape": [2**63, 0], "data_offsets": [0, 0]}}).encode()
+    (folder / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lying_index, "'layer.0.9' is in model-00001"),
+        (traversing_index, "no safetensors file directly"),
+        (same_tensor_twice, "both have a tensor 't'"),
+        (cut_off, "cut off"),
+        (huge_header, "limit is"),
+        (impossible_shape, "no tensor can have"),
+    ],
+)
+def test_hostile_files_are_refused(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
+    make(tmp_path)
+    with pytest.raises(CorruptDataError) as refusal:
+        headrace.safetensors.load_file(tmp_path)
+    assert why in str(refusal.value)
+
+
+def test_importing_it_does_not_import_torch() -> None:
+    code = "import sys, headrace.safetensors; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0
