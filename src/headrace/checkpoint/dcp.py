@@ -60,14 +60,14 @@ class DcpLayout:
             return None
         metadata = metadata_files(infos)
         lengths = needed_lengths(storage, folder.path, [infos[name] for name in metadata])
-        marker = METADATA if METADATA in infos else None
+        of_ranks = metadata and METADATA not in infos
         return Checkpoint(
             path=folder.path,
             layout=self.name,
             step=step_of(folder.path),
             files=files_of(infos, lengths, last=metadata),
             missing=_unready(infos, metadata) or shortfall(infos, lengths),
-            marker=marker,
+            marker=None if of_ranks else METADATA,
         )
 
     def pieces(self, storage: Storage, checkpoint: Checkpoint) -> Sequence[Piece]:
