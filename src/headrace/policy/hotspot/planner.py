@@ -208,6 +208,7 @@ class Planner:
                 file=wanted.file,
                 original=own,
                 copies=own,
+                taken=own,
                 blocks=self._seen[wanted.file].blocks,
             ),
         )
@@ -219,7 +220,6 @@ class Planner:
                 original=kept.original,
                 copies=kept.copies,
                 asked=set(kept.asked),
-                is_set=False,
             )
         for one in event.leases:
             self.leases[one.lease] = Lease(

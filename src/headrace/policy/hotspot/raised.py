@@ -27,8 +27,8 @@ class RaisedFile:
     """The most that any lease wanted since the file was raised: it is lowered in one go."""
 
     blocks: tuple[Block, ...] = ()
-    is_set: bool = True
-    """Whether the store took ``copies``."""
+    taken: int | None = None
+    """The number that the store has, as far as it told; None: it did not tell yet."""
 
     under_way: bool = False
     """Whether the store is being asked."""
@@ -51,6 +51,11 @@ class RaisedFile:
         )
 
     @property
+    def is_set(self) -> bool:
+        """Whether the store took the number it was last asked for."""
+        return self.taken == self.copies
+
+    @property
     def has_own(self) -> bool:
         """Whether the store took its own number, and was asked for no other since."""
         return self.is_set and self.copies == self.original
@@ -59,7 +64,7 @@ class RaisedFile:
         """Return how far it is, on a store with so many nodes."""
         if not self.wanted:
             return "lowering"
-        if self.copies == self.original:
+        if self.original in (self.copies, self.taken):
             return "intended"
         is_there = self.is_set and self.live >= min(self.target, nodes)
         return "held" if is_there else "raising"
@@ -102,19 +107,18 @@ class RaisedFile:
         """Take what the store told."""
         self.blocks = seen.blocks
         if not self.under_way:
-            self.is_set = seen.asked == self.copies
+            self.taken = seen.asked
 
     def succeed(self, copies: int) -> None:
         """Take that the store took a number."""
         self.under_way, self.failures, self.trouble = False, 0, ""
-        self.copies = copies
-        self.is_set = True
+        self.copies = self.taken = copies
         if copies == self.original:
             self.target = max(self.wanted.values(), default=0)
 
     def fail(self, reason: str, now: float, limits: HotspotLimits) -> None:
         """Take that it did not, or did not say."""
-        self.under_way, self.is_set, self.trouble = False, False, reason
+        self.under_way, self.trouble = False, reason
         pause_s = min(limits.retry_s * 2.0**self.failures, limits.longest_retry_s)
         self.failures += 1
         self.try_at, self.unsure_until = now + pause_s, now + limits.unsure_s
