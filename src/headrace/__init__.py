@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace import ops
+    from headrace.checkpoint.pinning import pin
     from headrace.client.announcing import Announcement, announce
     from headrace.client.batch import Batch, Replaced
     from headrace.client.config import LoaderConfig
@@ -31,6 +32,7 @@ __all__ = [
     "announce",
     "errors",
     "ops",
+    "pin",
 ]
 
 __version__ = "0.1.0"
@@ -43,6 +45,7 @@ _HOMES = {
     "LoaderConfig": "headrace.client.config",
     "Pipeline": "headrace.transform.pipeline",
     "Replaced": "headrace.client.batch",
+    "pin": "headrace.checkpoint.pinning",
     "announce": "headrace.client.announcing",
 }
 _MODULES = {"errors": "headrace.core.errors", "ops": "headrace.ops", "torch": "headrace.torch"}

@@ -609,6 +609,7 @@ def test_the_public_surface_is_what_is_declared() -> None:
         "announce",
         "errors",
         "ops",
+        "pin",
     ]
     assert all(getattr(headrace, name) is not None for name in headrace.__all__)
     with pytest.raises(AttributeError, match="it has Announcement"):
