@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,30 @@ def test_leftovers_without_a_marker_are_overwritten_but_no_other_files(both: Bot
     destination.write(f"{FOLDER}/notes.txt", b"mine")
     with pytest.raises(CallerError, match=r"notes\.txt"):
         copy(source, destination)
+
+
+class SlowToMove(LocalStorage):
+    """A directory in which all files but the marker take a while to be moved into place."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.moved: list[str] = []
+
+    def rename(self, source: str, target: str) -> None:
+        time.sleep(0.0 if target.endswith(MARKER) else 0.05)
+        super().rename(source, target)
+        self.moved.append(target)
+
+
+def test_a_marker_comes_last_whatever_else_it_is(both: Both) -> None:
+    """That of Hugging Face's Trainer is its state, and not what describes the files."""
+    source, destination = both
+    save(source)
+    checkpoint = listed(source)
+    files = tuple(replace(file, role="state") for file in checkpoint.files)
+    slow = SlowToMove(destination.url)
+    copy(source, slow, replace(checkpoint, files=files))
+    assert slow.moved[-1] == f"{FOLDER}/{MARKER}"
 
 
 def test_chunks_that_are_not_staged_are_told(both: Both) -> None:
