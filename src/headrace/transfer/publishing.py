@@ -214,9 +214,11 @@ class _Publishing:
 
     def _last(self) -> list[FilePlan]:
         """Return what is moved one after another once all else is there; the marker at the end."""
-        metadata = [plan for plan in self._plans if plan.file.role == "metadata"]
-        last = metadata or list(self._plans[-1:])
+        last = [plan for plan in self._plans if self._completes(plan)] or list(self._plans[-1:])
         return sorted(last, key=lambda plan: plan.file.path == self._marker)
+
+    def _completes(self, plan: FilePlan) -> bool:
+        return plan.file.role == "metadata" or plan.file.path == self._marker
 
     def _is_moved(self, plan: FilePlan, seal: Seal, place: Place) -> bool:
         info = place.files.get(plan.file.path)
