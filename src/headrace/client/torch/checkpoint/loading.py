@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TypeAlias
 
 import torch
 from torch.distributed.checkpoint.filesystem import _StorageInfo, _StorageReaderTransforms
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlanner, ReadItem
 
+from headrace.client.checkpoint.bundles import Bundle
 from headrace.client.checkpoint.fetch import RangeFetcher
 from headrace.client.checkpoint.savedtensor import HEAD_BYTES
+from headrace.client.checkpoint.sharing import Claim
 from headrace.client.torch.checkpoint.placing import Box, fill, fill_whole, find_box, memory_of
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import FileRange
@@ -50,10 +52,52 @@ class Want:
         """Whether it is a tensor as ``torch.save`` writes it."""
         return self.item.type is LoadItemType.TENSOR and not self.info.transform_descriptors
 
+    def expected_bytes(self, itemsize: int) -> int:
+        """Return about how many bytes are read for the item.
+
+        Args:
+            itemsize: Of one number of the tensor [bytes].
+        """
+        if not self.is_plain or self.info.length <= WHOLE_BYTES:
+            return self.info.length
+        return min(math.prod(self.item.lengths) * itemsize + HEAD_BYTES, self.info.length)
+
     def range(self, begin: int = 0, end: int | None = None) -> FileRange:
         """Return some bytes of the piece as bytes of its file."""
         end = self.info.length if end is None else end
         return FileRange(self.info.relative_path, self.info.offset + begin, end - begin)
+
+    @staticmethod
+    def place_of(info: _StorageInfo) -> FileRange:
+        """Return all of a piece as bytes of its file."""
+        return FileRange(info.relative_path, info.offset, info.length)
+
+
+Wants: TypeAlias = Mapping[int, Sequence[Want]]
+"""By the number of the piece."""
+
+
+class Brought:
+    """A bundle that this rank reads for all ranks of its host."""
+
+    def __init__(self, bundle: Bundle, claim: Claim, wants: Wants) -> None:
+        self.wants = wants
+        """What this rank itself wants."""
+
+        self.ranges = dict(zip(bundle.pieces, bundle.ranges, strict=True))
+        self._bundle = bundle
+        self._claim = claim
+
+    def memories(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield the pieces and where each is to be read to."""
+        for piece, start in zip(self._bundle.pieces, self._bundle.starts, strict=True):
+            yield piece, self._claim.memory[start : start + self.ranges[piece].length]
+
+    def take(self, piece: int) -> None:
+        """Take note that a piece was read; the others see all of them when the last one is."""
+        del self.ranges[piece]
+        if not self.ranges:
+            self._claim.publish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +143,36 @@ class Loading:
         self._harmless: set[bytes] = set()
         """Objects that were looked at; optimizers have thousands of the same few."""
 
-    def load(self, wants: Sequence[Want]) -> None:
+    def load(self, wants: Sequence[Want], brought: Sequence[Brought] = ()) -> None:
         """Read and place everything.
+
+        Args:
+            wants: What only this rank wants.
+            brought: What it reads for all ranks of its host.
 
         Raises:
             CorruptDataError: what was read is not what the metadata says, or may run code.
             StorageError: something could not be read.
         """
         ranges = [self._first_range(want) for want in wants]
-        for index, data in self._fetcher.fetch(ranges):
-            self._take_first(wants[index], data)
+        into: dict[int, memoryview] = {}
+        pieces: dict[int, tuple[Brought, int]] = {}
+        for one in brought:
+            for piece, memory in one.memories():
+                into[len(ranges)], pieces[len(ranges)] = memory, (one, piece)
+                ranges.append(one.ranges[piece])
+        for index, data in self._fetcher.fetch(ranges, into):
+            if index in pieces:
+                self._take_piece(*pieces[index], data)
+            else:
+                self._take_first(wants[index], data)
         self._load_second()
+
+    def place_all(self, bundle: Bundle, wants: Wants, data: memoryview) -> None:
+        """Bring to their places what items want of a bundle that another rank brought."""
+        for piece, start, where in zip(bundle.pieces, bundle.starts, bundle.ranges, strict=True):
+            for want in wants.get(piece, ()):
+                self.place(want, data[start : start + where.length])
 
     def place(self, want: Want, data: memoryview) -> None:
         """Bring what an item wants of a whole piece to its place."""
@@ -126,19 +189,21 @@ class Loading:
             fill_whole(target, want.item, _seekable(self._stream(want, data)), want.name)
         self._planner.commit_tensor(want.item, target)
 
+    def _take_piece(self, brought: Brought, piece: int, data: memoryview) -> None:
+        brought.take(piece)
+        for want in brought.wants.get(piece, ()):
+            self.place(want, data)
+
     def _first_range(self, want: Want) -> FileRange:
         """Return the piece if it is to be read whole, else its beginning."""
-        wanted_share = self._wanted_share(want)
-        longest = self._request_bytes if wanted_share >= MOSTLY else WHOLE_BYTES
-        if not want.is_plain or want.info.length <= longest:
-            return want.range()
-        to_memory = self._target(want).device.type == "cpu" and wanted_share >= MOSTLY
-        return want.range(0, self._request_bytes if to_memory else HEAD_BYTES)
-
-    def _wanted_share(self, want: Want) -> float:
         if not want.is_plain or want.info.length <= WHOLE_BYTES:
-            return 1.0
-        return math.prod(want.item.lengths) * self._target(want).itemsize / want.info.length
+            return want.range()
+        target = self._target(want)
+        is_mostly = want.expected_bytes(target.itemsize) >= MOSTLY * want.info.length
+        if is_mostly and want.info.length <= self._request_bytes:
+            return want.range()
+        to_memory = is_mostly and target.device.type == "cpu"
+        return want.range(0, self._request_bytes if to_memory else HEAD_BYTES)
 
     def _target(self, want: Want) -> torch.Tensor:
         if want.target is None:

@@ -6,8 +6,13 @@ import logging
 import os
 import time
 import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import torch
 from torch.distributed.checkpoint._extension import ExtensionRegistry
 from torch.distributed.checkpoint.filesystem import _StorageInfo, _StorageReaderTransforms
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
@@ -15,17 +20,25 @@ from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
+from headrace.checkpoint.dcp import METADATA
+from headrace.client.checkpoint.bundles import Claims, Shared, find_shared
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.fetch import RangeFetcher
+from headrace.client.checkpoint.sharing import SharedFolder, ShareLimits
+from headrace.client.torch.checkpoint.hostshare import HostShare
 from headrace.client.torch.checkpoint.loading import Loading, Want
 from headrace.client.torch.checkpoint.metadata import parse_metadata
 from headrace.client.torch.checkpoint.places import can_open
 from headrace.client.torch.checkpoint.statistics import ReaderStatistics
+from headrace.core.digest import name_digest
 from headrace.core.errors import CorruptDataError, HeadraceError, NotFoundError
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 
 _log = logging.getLogger("headrace.checkpoint")
+
+
+_SHARING = ShareLimits()
 
 
 class CheckpointReader(StorageReader):
@@ -41,6 +54,7 @@ class CheckpointReader(StorageReader):
         url: str | os.PathLike[str],
         *,
         limits: FetchLimits | None = None,
+        sharing: ShareLimits | None = _SHARING,
         trusted: bool = False,
         extensions: ExtensionRegistry | None = None,
     ) -> None:
@@ -49,6 +63,8 @@ class CheckpointReader(StorageReader):
         Args:
             url: The checkpoint's folder.
             limits: How its files are read.
+            sharing: How ranks of one host share what several of them want, through memory; None:
+                each reads for itself.
             trusted: Load also objects whose pickles may run code when they are loaded; else
                 they are refused. Tensors never run code.
             extensions: Those by which pieces were transformed when they were saved, as for
@@ -57,10 +73,14 @@ class CheckpointReader(StorageReader):
         super().__init__()
         self._url = os.fspath(url)
         self._limits = limits or FetchLimits()
+        self._sharing = sharing
+        self._folder: SharedFolder | None = None
         self._trusted = trusted
         self._transforms = _StorageReaderTransforms(extensions)
         self._storage: Storage | None = None
+        self._metadata = Metadata({})
         self._pieces: dict[MetadataIndex, _StorageInfo] = {}
+        self._numbers: dict[MetadataIndex, int] = {}
         self._load_id = str(uuid.uuid4())
         self._metadata_error: HeadraceError | None = None
         self._statistics = ReaderStatistics()
@@ -102,7 +122,7 @@ class CheckpointReader(StorageReader):
         """
         if rank is not None and self._metadata_error is not None:
             raise self._metadata_error  # some ranks would go on by other metadata than others
-        name = ".metadata" if rank is None else f"__{rank}.metadata"
+        name = METADATA if rank is None else f"__{rank}{METADATA}"
         try:
             metadata = parse_metadata(self._read_metadata_file(name), f"{self._url}/{name}")
         except NotFoundError:
@@ -122,15 +142,21 @@ class CheckpointReader(StorageReader):
         **kwargs: Any,  # noqa: ARG002 - torch looks for the name and gives more in time
     ) -> None:
         """Take note of where pieces lie."""
+        self._metadata = metadata
         self._pieces = metadata.storage_data
+        self._numbers = {index: number for number, index in enumerate(self._pieces)}
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        """Return the plan as it is."""
-        return plan
+        """Return the plan with what this rank wants, if it can share it with others."""
+        if self._folder is None:
+            return plan
+        return replace(plan, storage_data=self._claims(self._folder.host, plan.items))
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        """Return the plans as they are."""
-        return plans
+        """Return the plans with what ranks share on each host."""
+        lengths = np.array([info.length for info in self._pieces.values()], np.int64)
+        shared = find_shared([plan.storage_data for plan in plans], lengths)
+        return [replace(plan, storage_data=one) for plan, one in zip(plans, shared, strict=True)]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         """Load all items of the plan; done when this returns.
@@ -149,9 +175,15 @@ class CheckpointReader(StorageReader):
             request_bytes=self._limits.request_bytes,
             trusted=self._trusted,
         )
-        loading.load(wants)
+        try:
+            shared_bytes = self._load(loading, wants, plan.storage_data)
+        finally:
+            self._leave()
         self._statistics = ReaderStatistics(
-            items=len(wants), load_s=time.perf_counter() - begin, fetch=fetcher.statistics()
+            items=len(wants),
+            load_s=time.perf_counter() - begin,
+            shared_bytes=shared_bytes,
+            fetch=fetcher.statistics(),
         )
         _log.info("%s: %s", self._url, self._statistics)
         done: Future[None] = Future()
@@ -167,8 +199,44 @@ class CheckpointReader(StorageReader):
         storage, self._storage = self._storage, None
         if storage is not None:
             storage.close()
+        self._leave()
         self._pieces = {}
         self._metadata_error = None
+
+    def _leave(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.leave()
+
+    def _load(self, loading: Loading, wants: Sequence[Want], shared: Shared | None) -> int:
+        """Load everything and return how much of it others had read [bytes]."""
+        if shared is None or self._folder is None or self._sharing is None:
+            loading.load(wants)
+            return 0
+        common = set(shared.pieces.tolist())
+        private: list[Want] = []
+        by_piece: dict[int, list[Want]] = {}
+        for want in wants:
+            number = self._numbers[want.item.storage_index]
+            if number in common:
+                by_piece.setdefault(number, []).append(want)
+            else:
+                private.append(want)
+        ranges = [Want.place_of(info) for info in self._pieces.values()]
+        share = HostShare(self._folder, shared, ranges, self._sharing)
+        share.load(loading, private, by_piece)
+        return share.taken_bytes
+
+    def _claims(self, host: str, items: Sequence[ReadItem]) -> Claims:
+        wanted: Counter[int] = Counter()
+        for item in items:
+            kind = self._metadata.state_dict_metadata[item.storage_index.fqn]
+            itemsize = kind.properties.dtype.itemsize if hasattr(kind, "properties") else 0
+            number = self._numbers[item.storage_index]
+            wanted[number] += self._want(item).expected_bytes(itemsize)
+        return Claims(
+            host, np.array(list(wanted), np.int64), np.array(list(wanted.values()), np.int64)
+        )
 
     def _opened(self) -> Storage:
         if self._storage is None:
@@ -176,7 +244,17 @@ class CheckpointReader(StorageReader):
         return self._storage
 
     def _read_metadata_file(self, name: str) -> bytes:
-        return self._opened().read(name)
+        storage = self._opened()
+        if self._sharing is None or name != METADATA or not _has_others_here():
+            return storage.read(name)
+        info = storage.stat(name)
+        key = name_digest(f"{storage.url}/{info.version}/{info.size}".encode())
+        try:
+            self._folder = SharedFolder(key, self._sharing)
+        except OSError as error:
+            _log.warning("%s; ranks of this host read each for itself", error)
+            return storage.read(name)
+        return bytes(self._folder.read_once("metadata", info.size, lambda: storage.read(name)))
 
     def _want(self, item: ReadItem) -> Want:
         info = self._pieces.get(item.storage_index)
@@ -186,3 +264,13 @@ class CheckpointReader(StorageReader):
                 "damaged, or not all ranks had saved when it was written"
             )
         return Want(item, info)
+
+
+def _has_others_here() -> bool:
+    """Tell whether other ranks of this job may run on this host."""
+    return (
+        torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+        and torch.distributed.get_world_size() > 1
+        and os.environ.get("LOCAL_WORLD_SIZE") != "1"
+    )

@@ -17,6 +17,9 @@ class ReaderStatistics:
     load_s: float = 0.0
     """From the first request until all was in place [s]."""
 
+    shared_bytes: int = 0
+    """Of bundles that other ranks of the host had read [bytes]."""
+
     fetch: FetchStatistics = field(default_factory=FetchStatistics)
     """Of the requests."""
 
@@ -26,7 +29,8 @@ class ReaderStatistics:
             f"{self.items} items, {fetch.wanted_bytes / 1e6:.1f} MB in {self.load_s:.2f} s: "
             f"{fetch.requests} requests ({fetch.requests_per_range:.2f} for each item) of "
             f"{fetch.bytes_per_request / 1e6:.2f} MB, {fetch.retries} again, "
-            f"{fetch.round_trip_share:.0%} of their time in round trips"
+            f"{fetch.round_trip_share:.0%} of their time in round trips; "
+            f"{self.shared_bytes / 1e6:.1f} MB from ranks beside it"
         )
 
 
