@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.checkpoint.pinning import PinHolder, pin, split_url
+from headrace.checkpoint.pinning import PinHolder, pin
 from headrace.checkpoint.pins import (
     lease_path,
     new_lease,
@@ -162,24 +162,20 @@ def test_a_pin_is_held_by_its_path(storage: LocalStorage) -> None:
     assert not pinned(storage, [STEP])
 
 
-@pytest.mark.parametrize(
-    ("url", "parts"),
-    [
-        ("step-10", (".", "step-10")),
-        ("run/step-10/", ("run", "step-10")),
-        ("/step-10", ("/", "step-10")),
-        ("/run/step-10", ("/run", "step-10")),
-        ("file:/step-10", ("file:/", "step-10")),
-        ("hdfs://host:9/step-10", ("hdfs://host:9/", "step-10")),
-        ("hdfs:///run/step-10", ("hdfs:///run", "step-10")),
-        ("step:10", (".", "step:10")),
-    ],
-)
-def test_a_url_is_the_folder_above_and_a_name(url: str, parts: tuple[str, str]) -> None:
-    assert split_url(url) == parts
+def test_a_link_to_a_checkpoint_pins_that_checkpoint(storage: LocalStorage) -> None:
+    link = Path(storage.url) / "newest"
+    link.symlink_to(Path(storage.url) / STEP)
+    with pin(link):
+        assert pinned(storage, [STEP])
 
 
-@pytest.mark.parametrize("url", ["", "/", ".", "..", "a/..", "hdfs://host:9", "hdfs://host:9/"])
-def test_a_root_has_nothing_above_it(url: str) -> None:
-    with pytest.raises(CallerError, match="root of a store"):
-        split_url(url)
+def test_a_root_cannot_be_pinned() -> None:
+    with pytest.raises(CallerError, match="folder above"), pin("/"):
+        pass
+
+
+def test_names_with_odd_letters_are_pinned_in_hdfs(hdfs_dir: str) -> None:
+    with closing(HdfsStorage(hdfs_dir)) as storage:
+        storage.write("step=10, é/.metadata", b"")
+        with pin(f"{hdfs_dir}/step=10, é"):
+            assert pinned(storage, ["step=10, é"])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import posixpath
-import re
 import threading
 import time
 from types import TracebackType
 
 import msgspec
 
+from headrace.checkpoint.above import open_above
 from headrace.checkpoint.pins import (
     LEASE_S,
     Lease,
@@ -21,14 +20,10 @@ from headrace.checkpoint.pins import (
     put_pin,
     remove_pin,
 )
-from headrace.core.errors import CallerError, HeadraceError, NotFoundError
-from headrace.storage.opening import open_storage
+from headrace.core.errors import HeadraceError, NotFoundError
 from headrace.storage.port import Storage
 
 log = logging.getLogger("headrace.checkpoint")
-
-_URL = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*:(?=/)(?://[^/]*)?)?)(.*)")
-"""Scheme and authority, if there are any; path."""
 
 RENEWALS = 4
 """Times that a pin is renewed within its lease, so that three may fail."""
@@ -81,6 +76,7 @@ class PinHolder:
         """Put the pin.
 
         Raises:
+            CallerError: the checkpoint is the root of a store.
             NotFoundError: there is no such checkpoint, or it is being removed.
             StorageError: the pin cannot be written.
         """
@@ -157,27 +153,13 @@ def pin(
         lease_s: See above [s].
 
     Raises:
-        CallerError: the URL names no folder below another one, or the owner cannot be a name.
-        NotFoundError: the folder above it is not there.
+        CallerError: the owner's name cannot be one of a file.
+        NotFoundError: there is no such folder.
         StorageError: the store cannot be reached.
     """
-    folder, name = split_url(os.fspath(url))
-    storage = open_storage(folder)
+    storage, name = open_above(os.fspath(url))
     try:
         return PinHolder(storage, name, owner=owner, lease_s=lease_s, closes=True)
     except BaseException:
         storage.close()
         raise
-
-
-def split_url(url: str) -> tuple[str, str]:
-    """Return the folder above a checkpoint's, as a URL, and the checkpoint's name.
-
-    Raises:
-        CallerError: there is no folder above it.
-    """
-    match = _URL.fullmatch(url.rstrip("/"))
-    above, name = posixpath.split(match[2] if match else "")
-    if match is None or name in ("", ".", ".."):
-        raise CallerError(f"{url} is the root of a store; name the folder of a checkpoint below it")
-    return match[1] + above or ".", name
