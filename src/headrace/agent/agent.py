@@ -157,6 +157,7 @@ class Agent:
             weight=cpu.weight,
             bytes_sent=engine.bytes_sent,
             cache=None if engine.fast.tier is None else engine.fast.tier.statistics(),
+            ranges=self._service.ranges.statistics(),
             memory_used_bytes=queue.memory_used_bytes,
             memory_budget_bytes=queue.memory_budget_bytes,
             workers=self.config.workers,

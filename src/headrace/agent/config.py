@@ -62,6 +62,10 @@ class AgentConfig:
     raw_memory_bytes: int = 256 << 20
     """Encoded bytes on their way to clients, over all jobs [bytes]."""
 
+    range_memory_bytes: int = 1 << 30
+    """Ranges of files that are kept for leases, such as hot parts of checkpoints; 0: none
+    [bytes]."""
+
     worker_memory_bytes: int = 2 << 30
     """Address space of one worker beyond libraries and shared memory [bytes]."""
 
@@ -98,6 +102,7 @@ class AgentConfig:
             ("workers", 0),
             ("memory_bytes", 1 << 20),
             ("raw_memory_bytes", 1 << 20),
+            ("range_memory_bytes", 0),
             ("worker_memory_bytes", 64 << 20),
             ("task_s", 0.1),
             ("idle_job_s", 1),

@@ -77,7 +77,7 @@ class Registry:
     ) -> None:
         self._engine = engine
         self._config = config
-        self._roots = Roots(config.roots, config.storages)
+        self.roots = Roots(config.roots, config.storages)
         self._storages = SharedStorages()
         self._unix_socket = unix_socket
         self._weight = weight
@@ -160,7 +160,7 @@ class Registry:
 
     def _take(self, url: str, taken: ExitStack) -> Storage:
         """Return a dataset's storage, which is given back when ``taken`` is closed."""
-        place = self._roots.locate(url)
+        place = self.roots.locate(url)
         storage = self._storages.take(place)
         taken.callback(self._storages.give_back, place)
         return storage
@@ -239,7 +239,7 @@ class Registry:
         self, message: RegisterJob
     ) -> tuple[OpenJob, tuple[ServedSource, ...], Callable[[], None]]:
         """Open a job's sources; returns also what gives their storages back."""
-        places = [self._roots.locate(source.url) for source in message.spec.sources]
+        places = [self.roots.locate(source.url) for source in message.spec.sources]
         with ExitStack() as taken:
             opened = open_job(
                 message.spec,

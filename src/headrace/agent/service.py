@@ -14,6 +14,8 @@ from headrace.agent.answer import FrameStream, RawSource
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import ServedJob
+from headrace.agent.ranges.service import STATUSES as RANGE_STATUSES
+from headrace.agent.ranges.service import RangeService
 from headrace.agent.raw import ByteBudget, RawReader
 from headrace.agent.registry import MAX_STEP, Registry, UnsupportedError
 from headrace.agent.roots import OutsideRootsError
@@ -41,6 +43,7 @@ _PIECE_BYTES = 1 << 20
 _STATUSES: tuple[StatusOf, ...] = (
     (OutsideRootsError, 403, "outside-roots"),
     (UnsupportedError, 400, "unsupported"),
+    *RANGE_STATUSES,
 )
 
 
@@ -60,6 +63,13 @@ class Service:
         self._registry = Registry(engine, config, unix_socket=unix_socket, weight=weight)
         self._statistics = statistics
         self._source = RawSource(RawReader(), ByteBudget(config.raw_memory_bytes))
+        self.ranges = RangeService(
+            config,
+            self._registry.roots,
+            engine.clock,
+            budget=self._source.budget,
+            threads=engine.threads,
+        )
         self._index_turns = asyncio.Semaphore(INDEXES_AT_ONCE)
         self._token = config.token
 
@@ -77,16 +87,20 @@ class Service:
             Route("/v1/jobs/{job}/places", self._places, methods=["GET"]),
             Route("/v1/jobs/{job}/fetch", self._fetch, methods=["POST"]),
             Route("/v1/jobs/{job}/index/{source:int}", self._index, methods=["GET"]),
+            *self.ranges.routes(),
         ]
         return application(routes, token=self._token, service="agent", statuses=_STATUSES)
 
     async def run(self) -> None:
         """Do what goes on between requests, until cancelled."""
-        await self._registry.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._registry.run())
+            group.create_task(self.ranges.run())
 
     def close(self) -> None:
         """Start no more reads, and close what was read."""
         self._source.reader.close()
+        self.ranges.close()
         self._registry.close()
 
     async def _healthz(self, _: Request) -> Response:

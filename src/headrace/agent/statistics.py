@@ -8,6 +8,28 @@ from headrace.agent.fasttier.statistics import FastTierStatistics
 from headrace.wire.control import JobUse
 
 
+class RangeStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranges of files that an agent sent and kept: counts since its start, levels now."""
+
+    preloads: int
+    """Leases that last."""
+
+    memory_used_bytes: int
+    """Kept for them, or to be."""
+
+    memory_budget_bytes: int
+    requests: int
+    sent_bytes: int
+    kept_bytes: int
+    """Asked for, and given out of what is kept."""
+
+    read_bytes: int
+    """Read of storage, for leases and for those who asked for what is not kept."""
+
+    shared: int
+    """Requests that were given what was just being read for another."""
+
+
 class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of ``GET /v1/statistics``: counts since the start, levels now."""
 
@@ -48,6 +70,7 @@ class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
     cache: FastTierStatistics | None
     """The fast tier; None where there is none."""
 
+    ranges: RangeStatistics
     bytes_sent: int
     memory_used_bytes: int
     memory_budget_bytes: int

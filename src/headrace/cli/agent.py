@@ -67,6 +67,7 @@ class Given:
     name: str | None
     workers: int | None
     memory: int
+    range_memory: int
     worker_memory: int
     task_seconds: float
     lead_seconds: float
@@ -178,6 +179,13 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     "--memory", type=ByteSize(), default="2GiB", show_default=True, help="For prepared samples."
 )
 @click.option(
+    "--range-memory",
+    type=ByteSize(),
+    default="1GiB",
+    show_default=True,
+    help="For ranges of files that are kept while a lease lasts; 0: none are.",
+)
+@click.option(
     "--worker-memory", type=ByteSize(), default="2GiB", show_default=True, help="Of one worker."
 )
 @click.option(
@@ -284,6 +292,7 @@ def _config(options: Given) -> AgentConfig:
         unix_path=options.unix.absolute() if options.unix else None,
         tls=tls_files(options.tls_cert, options.tls_key),
         memory_bytes=options.memory,
+        range_memory_bytes=options.range_memory,
         worker_memory_bytes=options.worker_memory,
         task_s=options.task_seconds,
         lead_s=options.lead_seconds,

@@ -91,6 +91,10 @@ class Answer:
             raise ProtocolError(f"{self._peer}: the answer is longer than {limit} B")
         return bytes(body)
 
+    def header(self, name: str) -> str:
+        """Return a header of the answer; empty where there is none."""
+        return self._response.getheader(name, "")
+
     def finish(self) -> bool:
         """Read the last few bytes; False when there is more to come than a chunk's end."""
         try:

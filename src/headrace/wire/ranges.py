@@ -9,7 +9,12 @@ all who ask at the same time.
 
 from __future__ import annotations
 
+from urllib.parse import quote, urlencode
+
 import msgspec
+
+from headrace.core.errors import AgentUnavailableError, ProtocolError
+from headrace.wire.connection import Connection
 
 VERSION_HEADER = "Headrace-Version"
 
@@ -54,3 +59,79 @@ class PreloadState(msgspec.Struct, frozen=True, kw_only=True):
     """Why bytes were refused, or could not be read."""
 
     expires_in_s: float = 0.0
+
+
+def fetch_range(
+    connection: Connection,
+    url: str,
+    wanted: WantedRange,
+    into: memoryview,
+    *,
+    have: str | None = None,
+) -> str:
+    """Read bytes of a file through an agent and return the version that they are from.
+
+    Args:
+        connection: To the agent, for this thread.
+        url: Folder inside the agent's roots, or a URL inside its stores.
+        wanted: The range, of 1 to ``MOST_RANGE_BYTES`` bytes.
+        into: Takes them, uint8 ``[wanted.length]``; after an error it holds anything.
+        have: Version that the file must have; None: any.
+
+    Raises:
+        RefusedError: ``changed``: the file has another version; ``beyond-end``: it is shorter;
+            ``not-found``; ``outside-roots``; ``bad-request``.
+        AgentUnavailableError: it cannot be reached or cannot read its storage for now, or it broke
+            off in the middle.
+        DeadlineError: no answer in time.
+        AuthError, ProtocolError: as of ``Connection.call``.
+    """
+    named = {"url": url, "path": wanted.path, "offset": wanted.offset, "length": wanted.length}
+    query = urlencode(named if have is None else {**named, "have": have}, errors="surrogateescape")
+    connection.send("GET", f"/v1/ranges?{query}")
+    answer = connection.receive()
+    version = answer.header(VERSION_HEADER)
+    if not version or answer.header("Content-Length") != str(wanted.length):
+        connection.close()
+        raise ProtocolError(
+            f"{connection.endpoint.address}: no answer to a range of {wanted.length} B; is it an "
+            "agent, and of this version?"
+        )
+    count = answer.readinto(into[: wanted.length])
+    if count < wanted.length:
+        connection.close()
+        raise AgentUnavailableError(
+            f"{connection.endpoint.address} broke off after {count} of {wanted.length} B; read the "
+            "range elsewhere"
+        )
+    return version
+
+
+def put_preload(connection: Connection, name: str, preload: Preload) -> PreloadState:
+    """Have ranges read ahead and kept, or renew that.
+
+    Raises: as ``Connection.call``.
+    """
+    return connection.call("PUT", _preload_path(name), PreloadState, preload)
+
+
+def preload_state(connection: Connection, name: str) -> PreloadState:
+    """Return how far a preload is.
+
+    Raises:
+        RefusedError: ``not-found``: there is none, or its lease has ended.
+    """
+    return connection.call("GET", _preload_path(name), PreloadState)
+
+
+def drop_preload(connection: Connection, name: str) -> None:
+    """Let go of what a preload keeps; none of this name is not an error.
+
+    Raises: as ``Connection.call``.
+    """
+    connection.send("DELETE", _preload_path(name))
+    connection.receive()
+
+
+def _preload_path(name: str) -> str:
+    return f"/v1/preloads/{quote(name, safe='')}"

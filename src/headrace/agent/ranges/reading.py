@@ -1,0 +1,231 @@
+"""Reads ranges of files in threads: once for all who ask at the same time, within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+from typing import TypeVar
+
+from headrace.agent.ranges.memory import FileName, Piece, Versioned
+from headrace.agent.raw import ByteBudget
+from headrace.agent.roots import Located, open_located
+from headrace.agent.storages import SharedStorages
+from headrace.agent.threads import DaemonThreads
+from headrace.core.errors import CallerError, DeadlineError
+from headrace.storage.port import Storage
+
+T = TypeVar("T")
+
+READS_AT_ONCE = 16
+"""Reads for those who ask; leases read with as many threads of their own."""
+
+MOST_OPEN = 16
+"""Stores that are kept open although nobody reads from them at the moment."""
+
+PATIENCE_S = 60.0
+"""Longest wait of one who asks [s]."""
+
+
+class ChangedError(CallerError):
+    """A file is not the one that was asked for: it was replaced."""
+
+
+class BeyondEndError(CallerError):
+    """A range ends beyond the end of its file."""
+
+
+class OpenStores:
+    """Stores of places, the last used ones kept open. Thread-safe; opening one may block."""
+
+    def __init__(self, open_place: Callable[[Located], Storage]) -> None:
+        self._shared = SharedStorages(open_place)
+        self._lock = Lock()
+        self._recent: OrderedDict[Located, None] = OrderedDict()
+
+    @contextmanager
+    def opened(self, place: Located) -> Iterator[Storage]:
+        """Open a place for a moment.
+
+        Raises:
+            HeadraceError: it cannot be opened.
+        """
+        storage = self._shared.take(place)
+        try:
+            self._keep(place)
+            yield storage
+        finally:
+            self._shared.give_back(place)
+
+    def close(self) -> None:
+        """Close all."""
+        self._shared.close()
+
+    def _keep(self, place: Located) -> None:
+        with self._lock:
+            is_new, old = place not in self._recent, None
+            self._recent[place] = None
+            self._recent.move_to_end(place)
+            if len(self._recent) > MOST_OPEN:
+                old, _ = self._recent.popitem(last=False)
+        if is_new:
+            self._shared.take(place)
+        if old is not None:
+            self._shared.give_back(old)
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One read that several wait for."""
+
+    result: asyncio.Future[Versioned]
+    users: int = 0
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class RangeReading:
+    """Reads pieces and ranges. Event loop's thread only.
+
+    Args:
+        budget: Lends the bytes that are on their way to those who ask.
+        open_place: Opens a store; may block.
+    """
+
+    def __init__(
+        self, budget: ByteBudget, open_place: Callable[[Located], Storage] = open_located
+    ) -> None:
+        self._budget = budget
+        self._stores = OpenStores(open_place)
+        self._asked = DaemonThreads(READS_AT_ONCE, "headrace-ranges")
+        self._leased = DaemonThreads(READS_AT_ONCE, "headrace-preloads")
+        self._flights: dict[Piece, _Flight] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.read_bytes = 0
+        """Read of storage, for those who ask and for leases [bytes]."""
+
+        self.shared = 0
+        """Times that one who asked got what was being read, or sent, for another."""
+
+    async def read(self, piece: Piece) -> Versioned:
+        """Read a piece for a lease.
+
+        Raises:
+            ChangedError: the file is replaced all the time.
+            BeyondEndError: it ends before the piece does.
+            HeadraceError: it cannot be read.
+        """
+        return await self._counted(self._leased, piece)
+
+    async def version(self, file: FileName) -> str:
+        """Return the version of a file as the store tells it now.
+
+        Raises:
+            HeadraceError: it cannot be looked at, or not in time.
+        """
+        return await _in_time(self._asked.run(partial(self._look, file)), file)
+
+    @asynccontextmanager
+    async def shared_read(self, wanted: Piece) -> AsyncIterator[Versioned]:
+        """Read a range for one who asks, who holds its memory until the block ends.
+
+        Raises: as ``read``; and DeadlineError, when it does not come in time.
+        """
+        flight = self._flights.get(wanted)
+        if flight is None:
+            flight = self._begin(wanted)
+        else:
+            self.shared += 1
+        flight.users += 1
+        try:
+            yield await _in_time(asyncio.shield(flight.result), wanted.file)
+        finally:
+            flight.users -= 1
+            flight.left.set()
+
+    def close(self) -> None:
+        """Start no more reads; those that run end by themselves."""
+        for threads in (self._asked, self._leased):
+            threads.shutdown(wait=False, cancel_futures=True)
+        for task in self._tasks:
+            task.cancel()
+        self._stores.close()
+
+    def _begin(self, wanted: Piece) -> _Flight:
+        flight = _Flight(asyncio.get_running_loop().create_future())
+        flight.result.add_done_callback(_retrieved)
+        self._flights[wanted] = flight
+        task = asyncio.ensure_future(self._fly(wanted, flight))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return flight
+
+    async def _fly(self, wanted: Piece, flight: _Flight) -> None:
+        """Read, and hold the memory until the last user has left; a hanging read holds it, too."""
+        try:
+            async with self._budget.lent(wanted.length):
+                if flight.users:
+                    await self._land(wanted, flight)
+                while flight.users:
+                    flight.left.clear()
+                    await flight.left.wait()
+        finally:
+            del self._flights[wanted]
+            flight.result.cancel()
+
+    async def _land(self, wanted: Piece, flight: _Flight) -> None:
+        try:
+            flight.result.set_result(await self._counted(self._asked, wanted))
+        except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+            flight.result.set_exception(error)
+
+    async def _counted(self, threads: DaemonThreads, piece: Piece) -> Versioned:
+        found = await threads.run(partial(self._read, piece))
+        self.read_bytes += piece.length
+        return found
+
+    def _look(self, file: FileName) -> str:
+        with self._stores.opened(file.place) as storage:
+            return storage.stat(file.path).version
+
+    def _read(self, piece: Piece) -> Versioned:
+        with self._stores.opened(piece.file.place) as storage:
+            try:
+                return _read_one_version(storage, piece)
+            except ChangedError:  # it was being replaced just then
+                return _read_one_version(storage, piece)
+
+
+def _read_one_version(storage: Storage, piece: Piece) -> Versioned:
+    (_, path), offset, length = piece
+    before = storage.stat(path)
+    if offset + length > before.size:
+        raise BeyondEndError(
+            f"{storage.url}/{path} has {before.size} bytes, but bytes {offset} to "
+            f"{offset + length} were asked for; ask for less, or look whether it was truncated"
+        )
+    data = storage.read(path, offset, length)
+    after = storage.stat(path)
+    if (after.version, after.size) != (before.version, before.size):
+        raise ChangedError(f"{storage.url}/{path} is being replaced; ask again")
+    return Versioned(after.version, [memoryview(data)])
+
+
+async def _in_time(coming: Awaitable[T], file: FileName) -> T:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await coming
+    except TimeoutError as error:
+        raise DeadlineError(
+            f"{file.place.url}/{file.path} could not be read in {PATIENCE_S:g} s; does its storage "
+            "hang, or is the agent asked for more than it may hold in memory at once?"
+        ) from error
+
+
+def _retrieved(result: asyncio.Future[Versioned]) -> None:
+    """Look at what a read raised, which nobody may wait for any more."""
+    if not result.cancelled():
+        result.exception()
