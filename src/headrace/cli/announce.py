@@ -181,7 +181,7 @@ def _told(view: HotspotView, options: _Given) -> int:
         show(view)
     if not view.kept:
         click.echo(
-            "headrace: the controller has no journal: should it be killed, copies stay", err=True
+            "headrace: the controller keeps no journal: should it be killed, copies stay", err=True
         )
     return 1 if view.state in _BAD else 0
 

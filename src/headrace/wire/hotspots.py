@@ -112,7 +112,8 @@ class HotspotView(msgspec.Struct, frozen=True, kw_only=True):
     """Until its copies are given back unless it is renewed [s]."""
 
     kept: bool
-    """Whether it survives the end of the controller; if not, copies may stay raised then."""
+    """Whether it survives the end of the controller; if not, there is no journal, or it cannot be
+    written, and copies may stay raised then."""
 
     files: tuple[HotspotFile, ...] = ()
 

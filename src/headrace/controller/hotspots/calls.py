@@ -55,6 +55,7 @@ HOTSPOT_CALLS: tuple[Call, ...] = (
         answers=HotspotView,
         takes=HotspotRenewed,
         most_bytes=MOST_ASKED_BYTES,
+        waits=True,
     ),
     Call(
         method="DELETE",
@@ -62,5 +63,6 @@ HOTSPOT_CALLS: tuple[Call, ...] = (
         summary="Release an announcement: its copies are given back.",
         act=lambda asked: asked.parts.hotspots.release(asked.names["id"]),
         answers=HotspotView,
+        waits=True,
     ),
 )

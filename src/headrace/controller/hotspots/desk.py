@@ -50,6 +50,9 @@ MOST_READINGS = 4
 WRITE_S = 10.0
 """Longest wait for the journal before a raise is put off [s]."""
 
+ANSWER_S = 1.0
+"""Longest wait for the journal before an answer; one that cannot be written is told [s]."""
+
 GIVE_BACK_S = 20.0
 """Longest wait for copies to be given back when nobody else would do it later [s]."""
 
@@ -101,7 +104,7 @@ class HotspotDesk:
         with self._lock:
             row = self._book.begin(asked)
             self._begin_reading(row)
-            return self.view(row.id)
+        return self._written_view(row.id)
 
     def plan(self, asked: HotspotAsked) -> HotspotView:
         """Return what would be done, and do nothing; waits for the store.
@@ -131,7 +134,7 @@ class HotspotDesk:
         with self._lock:
             self._book.renew(name, lease_s)
             self.tell(Renewed(lease=name, lease_s=lease_s))
-            return self.view(name)
+        return self._written_view(name)
 
     def release(self, name: str) -> HotspotView:
         """End a lease; its copies are given back soon. Not an error a second time.
@@ -139,11 +142,8 @@ class HotspotDesk:
         Raises:
             NotFoundError: there never was such a lease, or it is long over.
         """
-        with self._lock:
-            if name not in self._book.over:
-                self._book.end(self._book[name].id, "gone", "released")
-                self.tell(Released(lease=name))
-            return self.view(name)
+        self._release(name)
+        return self._written_view(name)
 
     def view(self, name: str) -> HotspotView:
         """Show one announcement, also one that is over.
@@ -152,7 +152,8 @@ class HotspotDesk:
             NotFoundError: it is not known.
         """
         with self._lock:
-            moment = Moment(self._clock.now(), self._wall(), self._journal.is_kept)
+            kept = self._journal.is_kept and not self._journal.view().degraded
+            moment = Moment(self._clock.now(), self._wall(), kept)
             if (over := self._book.over.get(name)) is not None:
                 return ended_view(over, self._planner, moment)
             return view(self._book[name], self._planner, moment)
@@ -201,7 +202,7 @@ class HotspotDesk:
         """
         with self._lock:
             for name in list(self._book.rows):
-                self.release(name)
+                self._release(name)
         until = self._clock.now() + timeout_s
         while (raised := self._is_raised()) and self._clock.now() < until:
             self.tick()
@@ -256,6 +257,17 @@ class HotspotDesk:
                 if row.wanted is None:
                     self._begin_reading(row)
             self.tick()
+
+    def _release(self, name: str) -> None:
+        with self._lock:
+            if name not in self._book.over:
+                self._book.end(self._book[name].id, "gone", "released")
+                self.tell(Released(lease=name))
+
+    def _written_view(self, name: str) -> HotspotView:
+        """Show an announcement once what was answered would survive this process."""
+        self._journal.sync(ANSWER_S)
+        return self.view(name)
 
     def _carry_out(self, action: Action) -> None:
         match action:
