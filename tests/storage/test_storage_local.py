@@ -232,3 +232,14 @@ def test_a_join_without_room_leaves_the_parts_and_nothing_else(
     with pytest.raises(StorageError, match="disk is full"):
         storage.assemble("whole", ["a", "b"])
     assert [info.path for info in storage.list()] == ["a", "b"]
+
+
+def test_a_renamed_file_stays_renamed_after_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.write("a", b"x")
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    storage.rename("a", "folder/b")
+    assert synced == [f"{storage.url}/folder"]

@@ -117,9 +117,11 @@ class LocalStorage:
     def rename(self, source: str, target: str) -> None:
         """Move a file, replacing ``target`` atomically; folders of ``target`` are made."""
         old, new = self._locate(source), self._locate(target)
+        folder = os.path.dirname(new)
         with _translated("rename", old):
-            os.makedirs(os.path.dirname(new), exist_ok=True)
+            os.makedirs(folder, exist_ok=True)
             os.replace(old, new)
+            _sync_directory(folder)
 
     def delete(self, path: str) -> None:
         """Remove one file; a file that is already gone is not an error."""

@@ -148,7 +148,7 @@ class Storage(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, replacing ``target`` atomically."""
+        """Move a file, replacing ``target`` atomically; durable when this returns."""
         ...
 
     def delete(self, path: str) -> None:
