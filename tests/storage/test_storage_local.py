@@ -240,6 +240,8 @@ def test_a_renamed_file_stays_renamed_after_a_power_cut(
     storage = LocalStorage(tmp_path)
     storage.write("a", b"x")
     synced: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+    )
     storage.rename("a", "folder/b")
     assert synced == [f"{storage.url}/folder"]

@@ -121,7 +121,7 @@ class LocalStorage:
         with _translated("rename", old):
             os.makedirs(folder, exist_ok=True)
             os.replace(old, new)
-            _sync_directory(folder)
+            sync_folder(folder)
 
     def delete(self, path: str) -> None:
         """Remove one file; a file that is already gone is not an error."""
