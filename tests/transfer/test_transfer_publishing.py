@@ -35,6 +35,7 @@ from headrace.devhdfs.cluster import Cluster
 from headrace.storage.hdfs import HdfsConfig, HdfsStorage
 from headrace.storage.local import LocalStorage, LocalWriter
 from headrace.storage.port import FileInfo, Storage
+from headrace.storage.shaped import Shape, ShapedStorage
 from headrace.transfer.publishing import Publication, is_published, publish
 from headrace.transfer.staging import Staging
 
@@ -178,6 +179,28 @@ def test_staged_files_that_vanish_are_copied_again(both: Both) -> None:
     assert len(staging.look().missing(publication.plans)) > 0
     stage(publication, source, destination)
     publish(publication, destination)
+    assert content(destination) == FILES
+
+
+@pytest.mark.parametrize("joins", [True, False], ids=["joined", "copied"])
+def test_chunks_that_change_once_all_were_there_are_copied_again(both: Both, joins: bool) -> None:
+    source, destination = both
+    save(source)
+    publication = publication_of(source, destination)
+    stage(publication, source, destination)
+    with pytest.raises(Died):
+        publish(publication, Faulty(destination.url, fail_at=1, after=True))
+    staging = Staging(destination, publication.route)
+    staged = staging.look()
+    assert staged.seal is not None
+    part = staged.part(publication.plans[0].tasks[1])
+    assert part is not None
+    destination.write(part, b"456")
+    other = destination if joins else ShapedStorage(destination, Shape())
+    with pytest.raises(StaleError, match="9 bytes of 10"):
+        publish(publication, other, parallel=1)
+    stage(publication, source, destination)
+    publish(publication, other, parallel=1)
     assert content(destination) == FILES
 
 

@@ -29,31 +29,36 @@ def assemble(storage: Storage, path: str, parts: Sequence[str], size: int) -> No
         StorageError: the store failed.
     """
     if not isinstance(storage, Assembles):
-        _copy(storage, path, parts)
-    else:
-        try:
-            storage.assemble(path, parts)
-        except (StorageError, CallerError) as error:
-            log.warning("%s; the chunks are copied instead", error)
-            _copy(storage, path, [part for part in parts if _is_there(storage, part)])
-    found = storage.stat(path).size
+        _copy(storage, path, parts, size)
+        return
+    try:
+        found = storage.assemble(path, parts).size
+    except (StorageError, CallerError) as error:
+        log.warning("%s; the chunks are copied instead", error)
+        _copy(storage, path, [part for part in parts if _is_there(storage, part)], size)
+        return
+    _require_size(storage, path, found, size)
+
+
+def _copy(storage: Storage, path: str, parts: Sequence[str], size: int) -> None:
+    with storage.create(path) as writer:
+        for part in parts:
+            length = storage.stat(part).size
+            for offset in range(0, length, PIECE_BYTES):
+                writer.write(storage.read(part, offset, min(PIECE_BYTES, length - offset)))
+        found = writer.commit().size
+    _require_size(storage, path, found, size)
+    for part in parts:
+        storage.delete(part)
+
+
+def _require_size(storage: Storage, path: str, found: int, size: int) -> None:
     if found != size:
         storage.delete(path)
         raise StaleError(
-            f"{storage.url}/{path} has {found} bytes, not {size}, put together of "
-            f"{len(parts)} chunks; something else changed them: copy the file again"
+            f"{storage.url}/{path} came to {found} bytes of {size} when its chunks were put "
+            "together; something else changed them: copy the file again"
         )
-
-
-def _copy(storage: Storage, path: str, parts: Sequence[str]) -> None:
-    with storage.create(path) as writer:
-        for part in parts:
-            size = storage.stat(part).size
-            for offset in range(0, size, PIECE_BYTES):
-                writer.write(storage.read(part, offset, min(PIECE_BYTES, size - offset)))
-        writer.commit()
-    for part in parts:
-        storage.delete(part)
 
 
 def _is_there(storage: Storage, path: str) -> bool:

@@ -158,7 +158,11 @@ class _Publishing:
                 for task, digest in zip(plan.tasks, digests, strict=True)
             ]
             there = [part for part in parts if part in staged.files]
-            assemble(self._destination, self._whole(plan), there, plan.file.size)
+            try:
+                assemble(self._destination, self._whole(plan), there, plan.file.size)
+            except StaleError:
+                self._destination.delete(self._staging.seal_path)
+                raise
 
         split = [plan for plan in self._plans if len(plan.tasks) > 1]
         left = [plan for plan in split if self._whole(plan) not in staged.files]
