@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -34,12 +35,17 @@ class FakeReader:
     before: Callable[[], object] = bool
     """Called before each answer: it may wait, raise, or change something."""
 
+    between: Callable[[], object] = bool
+    """Called before each packet, which holds one byte."""
+
     def __len__(self) -> int:
         return len(self.data)
 
-    def read_range(self, offset: int, length: int) -> bytes:
+    def read_range_stream(self, offset: int, length: int) -> Iterator[bytes]:
         self.before()
-        return self.data[offset : offset + length]
+        for at in range(offset, min(offset + length, len(self.data))):
+            self.between()
+            yield self.data[at : at + 1]
 
 
 @dataclass
@@ -166,6 +172,25 @@ def test_late_bytes_are_asked_for_again(client: FakeClient) -> None:
     client.readers = [FakeReader(b"data", lambda: never.wait(LONG_S)), FakeReader(b"data")]
     assert storage(hedge_s=0.02).read("x") == b"data"
     never.set()
+
+
+def test_bytes_that_come_slowly_are_not_asked_for_again(client: FakeClient) -> None:
+    client.readers = [FakeReader(b"data", between=lambda: time.sleep(0.06))]
+    assert storage(hedge_s=0.1).read("x") == b"data"
+    assert client.asked.count("open /x") == 1
+
+
+def test_what_nobody_waits_for_any_more_ends_with_the_next_packet(client: FakeClient) -> None:
+    packets, late = [], threading.Event()
+
+    def slow() -> None:
+        packets.append(late.wait(0.2))
+
+    client.readers = [FakeReader(b"data", between=slow), FakeReader(b"data")]
+    assert storage(hedge_s=0.02).read("x") == b"data"
+    seen = len(packets)
+    time.sleep(0.5)
+    assert len(packets) <= seen + 1
 
 
 def test_late_bytes_are_not_taken_from_another_version(client: FakeClient) -> None:
