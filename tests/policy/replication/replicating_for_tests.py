@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.policy.replication.events import (
     Action,
     Began,
@@ -15,6 +17,7 @@ from headrace.policy.replication.events import (
     GiveWay,
     HeldCheckpoint,
     Listed,
+    Look,
     Prepare,
     Prepared,
     Prune,
@@ -49,10 +52,9 @@ def saved(
     )
 
 
-def held(checkpoint: SeenCheckpoint, *, size: int = NBYTES) -> HeldCheckpoint:
-    """Return the copy of a checkpoint, with files of another size where one is given."""
-    sizes = dict.fromkeys(checkpoint.files, size)
-    return HeldCheckpoint(path=checkpoint.path, step=checkpoint.step, sizes=sizes)
+def held(checkpoint: SeenCheckpoint, *, is_copy: bool = True) -> HeldCheckpoint:
+    """Return what the destination has under a checkpoint's name."""
+    return HeldCheckpoint(path=checkpoint.path, step=checkpoint.step, is_copy=is_copy)
 
 
 class Rig:
@@ -66,6 +68,7 @@ class Rig:
 
         self.running: list[StartChunk] = []
         self.publishing: list[CopyKey] = []
+        self.listings: dict[str, Listed] = {}
         self.begin("r", terms)
 
     def begin(self, name: str, terms: Terms | None = None) -> None:
@@ -83,6 +86,8 @@ class Rig:
                     events.append(self.prepared(action))
                 if isinstance(action, StartChunk):
                     self.running.append(action)
+                if isinstance(action, Look):
+                    events.append(replace(self.listings[action.replication], looked_at=self.now))
                 if isinstance(action, Publish):
                     self.publishing.append(action.key)
                 if isinstance(action, GiveUp):
@@ -99,7 +104,8 @@ class Rig:
         self, *seen: SeenCheckpoint, held: tuple[HeldCheckpoint, ...] = (), of: str = "r"
     ) -> list[Action]:
         """Tell what both roots have."""
-        return self.tell(Listed(replication=of, seen=seen, held=held))
+        self.listings[of] = Listed(replication=of, looked_at=self.now, seen=seen, held=held)
+        return self.tell(self.listings[of])
 
     def pass_time(self, seconds: float) -> list[Action]:
         """Let time pass."""
@@ -107,8 +113,10 @@ class Rig:
         return self.tell(Tick())
 
     def signal(self, step: int | None = None) -> list[Action]:
-        """Tell that training needs a checkpoint to be looked at."""
-        return self.tell(Signalled(kind="loss_spike", step=step))
+        """Tell that training needs a checkpoint to be looked at; both roots are looked at again."""
+        found = self.tell(Signalled(kind="loss_spike", step=step))
+        listed = self.listings.get("r", Listed(replication="r", looked_at=0.0, seen=(), held=()))
+        return found + self.tell(replace(listed, looked_at=self.now))
 
     def finish_one(self, of: StartChunk | None = None) -> list[Action]:
         """Let a chunk arrive, the one that was started first unless told."""
@@ -158,9 +166,10 @@ def given_up(actions: list[Action]) -> list[tuple[str, str]]:
     return [(one.key.checkpoint, one.reason) for one in actions if isinstance(one, GiveUp)]
 
 
-def ways(actions: list[Action]) -> list[set[str]]:
-    """Return to which checkpoints others give way."""
-    return [{key.checkpoint for key in one.to} for one in actions if isinstance(one, GiveWay)]
+def ways(actions: list[Action]) -> list[set[str] | None]:
+    """Return to which checkpoints others give way; None: all move."""
+    found = (one.to for one in actions if isinstance(one, GiveWay))
+    return [None if to is None else {key.checkpoint for key in to} for to in found]
 
 
 def prunes(actions: list[Action]) -> list[int]:

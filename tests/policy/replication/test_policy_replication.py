@@ -25,6 +25,7 @@ from headrace.policy.replication.events import (
     EvaluationStarted,
     Failed,
     LinkChanged,
+    Listed,
     Pruned,
     SeenCheckpoint,
     Signalled,
@@ -90,6 +91,18 @@ def test_a_file_that_changed_after_it_was_sent_is_sent_again() -> None:
     assert rig.state(100)[0] == "published"
 
 
+def test_nothing_is_published_that_was_not_the_same_when_looked_at_again() -> None:
+    """A listing taken while files are made may show the marker without all files before it."""
+    rig = Rig()
+    partly = saved(100)
+    rig.tell(Listed(replication="r", looked_at=0.0, seen=(saved(100, files=3),), held=()))
+    rig.listings["r"] = Listed(replication="r", looked_at=0.0, seen=(partly,), held=())
+    rig.finish()
+    sent = {chunk for _, chunk in started(rig.actions)}
+    assert sent == {"shard-0", "shard-1", "shard-2", "shard-3", "marker"}
+    assert published(rig.actions) == ["step-100"]
+
+
 def test_an_empty_file_is_part_of_a_complete_checkpoint() -> None:
     rig = Rig()
     rig.list(saved(100, size=0))
@@ -104,7 +117,7 @@ def test_what_the_destination_has_is_not_sent() -> None:
 
 def test_another_checkpoint_of_the_same_name_is_not_overwritten() -> None:
     rig = Rig()
-    found = rig.list(saved(100), held=(held(saved(100), size=NBYTES + 1),))
+    found = rig.list(saved(100), held=(held(saved(100), is_copy=False),))
     assert "another checkpoint of this name" in given_up(found)[0][1]
     assert started(found) == []
 
@@ -113,7 +126,7 @@ def test_a_checkpoint_that_was_written_anew_is_not_taken_for_its_copy() -> None:
     rig = Rig()
     rig.list(saved(100))
     rig.finish()
-    rig.list(saved(100, version="of another run", size=NBYTES + 1), held=(held(saved(100)),))
+    rig.list(saved(100, version="of another run"), held=(held(saved(100), is_copy=False),))
     assert "another checkpoint of this name" in rig.state(100)[1]
 
 
@@ -204,7 +217,7 @@ class TestUrgent:
             last += rig.finish_one(next(one for one in rig.running if one.key == key(200)))
         assert ways(last) == []
         assert {checkpoint for checkpoint, _ in started(last)} == {"step-200"}
-        assert ways(rig.finish_publication()) == [set()]
+        assert ways(rig.finish_publication()) == [None]
         rig.finish()
         assert rig.state(100)[0] == "published"
 
@@ -216,9 +229,19 @@ class TestUrgent:
         while any(one.key == key(100) for one in rig.running):
             rig.running.sort(key=lambda one: one.key != key(100))
             rig.fail_one()
-        assert ways(rig.actions)[-1] == set()
+        assert ways(rig.actions)[-1] is None
         rig.pass_time(60.0)
         assert ways(rig.actions)[-1] == {"step-100"}
+
+    def test_nothing_moves_for_a_moment_while_it_is_looked_for(self) -> None:
+        rig = Rig()
+        rig.list(saved(100, files=9))
+        assert ways(rig.signal(50)) == [{"step-100"}]  # there is none up to that step
+        rig = Rig()
+        rig.list(saved(100), held=(held(saved(100)),))
+        assert ways(rig.signal(150)) == [set()]
+        assert ways(rig.pass_time(2.9)) == []
+        assert ways(rig.pass_time(0.2)) == [None]
 
     def test_it_is_the_newest_up_to_the_step(self) -> None:
         rig = Rig()

@@ -37,6 +37,13 @@ class Copy:
     complete_at: float | None = None
     """When it was first seen complete [s]."""
 
+    confirmed: bool = False
+    """It was the same when it was looked at again: a listing is no snapshot, and one taken while
+    files are made may show the marker and not all that was there before it."""
+
+    asked_again: bool = False
+    """Nothing but that second look is missing, and it was asked for."""
+
     began_at: float | None = None
     over_at: float | None = None
     here_bytes: int = 0
@@ -73,7 +80,7 @@ class Copy:
     def is_busy(self) -> bool:
         """Whether something is done for it, or can be as soon as there is room."""
         under_way = self.running or self.waiting or self.preparing
-        return bool(under_way) or self.state == "publishing"
+        return bool(under_way) or self.asked_again or self.state == "publishing"
 
     @property
     def total_bytes(self) -> int:
@@ -159,7 +166,7 @@ class Copy:
         self.preparing = ()
 
     def is_whole(self) -> bool:
-        """Tell whether all is at the destination and nothing is under way."""
+        """Tell whether all that was seen is at the destination, and nothing is under way."""
         under_way = self.preparing or self.waiting or self.running
         return not (self.missing or under_way or self._uncut) and bool(self.files)
 

@@ -87,8 +87,8 @@ class HeldCheckpoint:
 
     path: str
     step: int | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """Of its files, by path below its folder [bytes]."""
+    is_copy: bool = False
+    """It is the source's of this name, as that is now."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +96,9 @@ class Listed:
     """Both roots were listed; what is not named is not there."""
 
     replication: str
+    looked_at: float
+    """When the looking began: what came later may be missing [s, monotonic]."""
+
     seen: tuple[SeenCheckpoint, ...]
     held: tuple[HeldCheckpoint, ...]
 
@@ -230,8 +233,15 @@ class StartChunk:
 class GiveWay:
     """From now on only chunks of these copies move anything."""
 
-    to: frozenset[CopyKey]
-    """Urgent ones; none: all chunks move."""
+    to: frozenset[CopyKey] | None
+    """Urgent ones; empty: none moves while an urgent one is looked for; None: all move."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """Look at both roots at once; ``Listed`` follows."""
+
+    replication: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,4 +267,4 @@ class Prune:
     keep: int
 
 
-Action: TypeAlias = Prepare | StartChunk | GiveWay | Publish | GiveUp | Prune
+Action: TypeAlias = Prepare | StartChunk | GiveWay | Look | Publish | GiveUp | Prune

@@ -9,7 +9,7 @@ always wanted.
 
 **Which is urgent.** A signal at step ``s`` concerns the newest checkpoint up to ``s``, which has
 what training was before it went wrong; where the destination has that one already, the first
-one after ``s``.
+one after ``s``. Unless one is of just this step, the source is looked at once more first.
 """
 
 from __future__ import annotations
@@ -31,8 +31,16 @@ from headrace.policy.replication.terms import ReplicationLimits, Terms
 SIGNAL_S = 3600.0
 """A signal waits this long for a checkpoint that it can concern [s]."""
 
+SEARCH_S = 3.0
+"""Nothing else moves for this long while it is looked for: a busy link delays listings too [s]."""
+
 _NO_RHYTHM_S = 3600.0
 """When a checkpoint is wanted if nothing is known of saves and evaluations [s]."""
+
+_ANOTHER = (
+    "the destination has another checkpoint of this name, or one that something else copied; "
+    "remove or rename that one"
+)
 
 
 @dataclass(slots=True)
@@ -46,16 +54,23 @@ class Pair:
     saves: Rhythm = field(default_factory=Rhythm)
     evaluations: Rhythm = field(default_factory=Rhythm)
     signals: list[tuple[Signalled, float]] = field(default_factory=list)
-    """With the time at which each is forgotten [s]."""
+    """That concern no checkpoint yet, with the time at which each came [s]."""
 
     down: str = ""
     """Why a store does not answer; empty: both do."""
 
-    listed: bool = False
+    looked_at: float | None = None
+    """When the last look at both roots began [s]; None: nothing is known."""
+
     left_one: bool = False
     """One that was begun was left for a newer one since the last publication."""
 
     prune_at: float | None = None
+
+    @property
+    def listed(self) -> bool:
+        """Whether both roots were looked at."""
+        return self.looked_at is not None
 
     def agree(self, terms: Terms) -> None:
         """Go on on these terms; what was learnt stays unless it is told now."""
@@ -77,7 +92,7 @@ class Pair:
             yield from self._see(seen, now)
         if not self.listed and self.terms.keep is not None:
             self.prune_at = now
-        self.listed = True
+        self.looked_at = event.looked_at
 
     def _see(self, seen: SeenCheckpoint, now: float) -> Iterator[tuple[Copy, str]]:
         copy = self.copies.get(seen.path)
@@ -87,7 +102,8 @@ class Pair:
             copy = Copy(CopyKey(self.name, seen.path), seen.step, now)
             self.copies[seen.path] = copy
         changed = copy.see(seen.files, now)
-        copy.missing, copy.marker = seen.missing, seen.marker
+        copy.confirmed = not (changed or seen.missing or copy.missing)
+        copy.missing, copy.marker, copy.asked_again = seen.missing, seen.marker, False
         if changed and copy.is_over and not self.terms.once:
             copy.state, copy.reason = "waiting", ""
             copy.complete_at = copy.began_at = None
@@ -106,13 +122,10 @@ class Pair:
         held = self.held.get(copy.key.checkpoint)
         if held is None or copy.missing:
             return
-        if held.sizes == {path: file.size for path, file in copy.files.items()}:
+        if held.is_copy:
             copy.state, copy.reason = "published", "the destination had it"
         else:
-            yield (
-                copy,
-                ("the destination has another checkpoint of this name; remove or rename that one"),
-            )
+            yield copy, _ANOTHER
 
     def judge(self, limits: ReplicationLimits, now: float) -> Iterator[tuple[Copy, str]]:
         """Decide which checkpoints are wanted, urgent, and when; yield those to be given up."""
@@ -182,18 +195,33 @@ class Pair:
         expected = self.evaluations.next_after(since) or self.saves.next_after(since)
         return since + _NO_RHYTHM_S if expected is None else expected
 
-    def _heed_signals(self, now: float) -> None:
-        self.signals = [one for one in self.signals if now < one[1] and not self._heed(one[0])]
+    def searches(self, now: float) -> bool:
+        """Tell whether a checkpoint is looked for that a signal of this moment concerns."""
+        return not self.down and any(now - came < SEARCH_S for _, came in self.signals)
 
-    def _heed(self, signal: Signalled) -> bool:
+    def _heed_signals(self, now: float) -> None:
+        self.signals = [
+            (signal, came)
+            for signal, came in self.signals
+            if now - came < SIGNAL_S and not self._heed(signal, came)
+        ]
+
+    def _heed(self, signal: Signalled, came: float) -> bool:
         """Make the checkpoint that a signal concerns urgent; return whether there is one."""
-        copy = self._concerned(signal.step)
+        if self.looked_at is not None and came <= self.looked_at:
+            copy = self._concerned(signal.step)
+        else:
+            copy = self._open_at(signal.step)
         if copy is None:
             return False
         at = "" if signal.step is None else f" at step {signal.step}"
         copy.urgent = f"{signal.kind}{at}"
         copy.state, copy.reason = ("waiting", "") if copy.state == "skipped" else (copy.state, "")
         return True
+
+    def _open_at(self, step: int | None) -> Copy | None:
+        at = (one for one in self.copies.values() if one.step == step and not one.is_over)
+        return None if step is None else next(at, None)
 
     def _concerned(self, step: int | None) -> Copy | None:
         ordered = sorted(self.copies.values(), key=self._order)

@@ -1,8 +1,9 @@
 """Decides which chunks of which checkpoints are sent next, over all replications of a process.
 
 Urgent checkpoints go first, and all others move nothing meanwhile: their chunks give way between
-two pieces. Among others the earliest deadline goes first, of one deadline the newest. What fails
-is tried again after a pause that doubles; while one pauses, the others go on.
+two pieces, for a moment also while the checkpoint that a signal concerns is looked for. Among
+others the earliest deadline goes first, of one deadline the newest. What fails is tried again
+after a pause that doubles; while one pauses, the others go on.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headrace.policy.replication.events import (
     GiveWay,
     LinkChanged,
     Listed,
+    Look,
     Prepare,
     Prepared,
     Prune,
@@ -35,7 +37,7 @@ from headrace.policy.replication.events import (
     Signalled,
     StartChunk,
 )
-from headrace.policy.replication.pair import SIGNAL_S, Pair
+from headrace.policy.replication.pair import Pair
 from headrace.policy.replication.terms import ReplicationLimits
 
 _MOST_AHEAD = 2
@@ -52,7 +54,7 @@ class Replicator:
     def __init__(self, limits: ReplicationLimits | None = None) -> None:
         self._limits = limits or ReplicationLimits()
         self._pairs: dict[str, Pair] = {}
-        self._urgent: frozenset[CopyKey] = frozenset()
+        self._way: frozenset[CopyKey] | None = None
 
     @property
     def pairs(self) -> Mapping[str, Pair]:
@@ -84,7 +86,7 @@ class Replicator:
                 yield from self._give_up(open_ones, "the replication was ended", now)
             case Signalled():
                 for pair in self._meant(event.replication):
-                    pair.signals.append((event, now + SIGNAL_S))
+                    pair.signals.append((event, now))
             case Listed() | EvaluationStarted() | LinkChanged() | Pruned():
                 if event.replication in self._pairs:
                     yield from self._take_of_pair(event, self._pairs[event.replication], now)
@@ -186,7 +188,7 @@ class Replicator:
         able = self._able(now)
         yield from self._prepare(able, now)
         yield from self._publish(able)
-        yield from self._give_way(able)
+        yield from self._give_way(able, now)
         yield from self._start_chunks(able, now)
         yield from self._prune(now)
 
@@ -214,21 +216,28 @@ class Replicator:
 
     def _publish(self, able: list[Copy]) -> Iterator[Action]:
         for copy in able:
-            if copy.state != "publishing" and copy.is_whole():
+            if copy.state == "publishing" or not copy.is_whole():
+                continue
+            if copy.confirmed:
                 copy.state = "publishing"
                 yield Publish(key=copy.key)
+            elif not copy.asked_again:
+                copy.asked_again = True
+                yield Look(replication=copy.key.replication)
 
-    def _give_way(self, able: list[Copy]) -> Iterator[Action]:
+    def _give_way(self, able: list[Copy], now: float) -> Iterator[Action]:
         urgent = frozenset(copy.key for copy in able if copy.urgent and copy.is_busy)
-        if urgent != self._urgent:
-            self._urgent = urgent
-            yield GiveWay(to=urgent)
+        searched = any(pair.searches(now) for pair in self._pairs.values())
+        way = urgent if urgent or searched else None
+        if way != self._way:
+            self._way = way
+            yield GiveWay(to=way)
 
     def _start_chunks(self, able: list[Copy], now: float) -> Iterator[Action]:
         """Start what there is room for; urgent copies have as much room again for themselves."""
         rooms = {is_urgent: self._room(is_urgent) for is_urgent in (True, False)}
         for copy in able:
-            if self._urgent and not copy.urgent:
+            if self._way is not None and not copy.urgent:
                 return
             room = rooms[bool(copy.urgent)]
             while copy.waiting and room.takes(copy.waiting[0]):

@@ -1,0 +1,1 @@
+"""Carries replications out: watches roots, sends chunks, publishes, says how far it is."""

@@ -1,0 +1,201 @@
+"""Does what the policy of replication decides, each thing in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from headrace.controller.replicating.failures import kind_of
+from headrace.controller.replicating.sharing import (
+    GaveWayError,
+    SharedBudget,
+    StoppedError,
+    Taker,
+)
+from headrace.controller.replicating.way import Way
+from headrace.core.errors import HeadraceError
+from headrace.policy.replication.events import (
+    ChunkDone,
+    ChunkReturned,
+    CopyKey,
+    Event,
+    Failed,
+    Pruned,
+    Published,
+    StartChunk,
+)
+from headrace.transfer.group import copy_group
+
+log = logging.getLogger("headrace.controller.replicating")
+
+Tell = Callable[[Event], None]
+
+
+class Crew:
+    """The threads of a process that copies. Thread-safe.
+
+    Args:
+        budget: What they share.
+        tell: Takes what happened; called by the threads.
+    """
+
+    def __init__(self, budget: SharedBudget, tell: Tell) -> None:
+        self._budget = budget
+        self._tell = tell
+        self._idle = threading.Condition()
+        self._jobs: dict[CopyKey, int] = defaultdict(int)
+        self._takers: dict[CopyKey, set[Taker]] = defaultdict(set)
+        self._moved: dict[CopyKey, int] = defaultdict(int)
+
+    def prepare(self, way: Way, key: CopyKey, files: tuple[str, ...]) -> None:
+        """Cut files into chunks."""
+        self._start(key, None, lambda: self._tell(way.prepare(key.checkpoint, files)))
+
+    def send(self, way: Way, action: StartChunk) -> None:
+        """Send a chunk."""
+        self._start(action.key, action.chunk.key, lambda: self._send(way, action))
+
+    def publish(self, way: Way, key: CopyKey) -> None:
+        """Make a checkpoint appear."""
+
+        def publish() -> None:
+            way.publish(key.checkpoint)
+            self._tell(Published(key=key))
+
+        self._start(key, None, publish)
+
+    def drop(self, way: Way, key: CopyKey) -> None:
+        """Stop the chunks of a checkpoint, and remove what was staged of it."""
+        self.stop(key)
+
+        def unstage() -> None:
+            self.wait_idle(key, None)
+            try:
+                way.unstage(key.checkpoint)
+            except (HeadraceError, OSError) as error:
+                log.warning("what was staged of %s stays for now: %s", key.checkpoint, error)
+
+        self._start(_housework(way), None, unstage)
+
+    def close(self, way: Way) -> None:
+        """Close the stores of a way once nothing of it runs."""
+
+        def close() -> None:
+            with self._idle:
+                self._idle.wait_for(lambda: not self._is_busy(way.name))
+            way.close()
+
+        threading.Thread(target=close, name="replicate-close", daemon=True).start()
+
+    def prune(self, way: Way, keep: int) -> None:
+        """Rid the destination of what is not to be kept."""
+
+        def prune() -> None:
+            try:
+                self._tell(Pruned(replication=way.name, waits=way.prune(keep)))
+            except (HeadraceError, OSError) as error:
+                log.warning("old checkpoints at %s stay for now: %s", way.destination.url, error)
+
+        self._start(_housework(way), None, prune)
+
+    def stop(self, key: CopyKey) -> None:
+        """Stop the chunks of a checkpoint."""
+        with self._idle:
+            takers = list(self._takers[key])
+        for taker in takers:
+            taker.stop()
+
+    def stop_all(self) -> None:
+        """Stop all chunks."""
+        with self._idle:
+            keys = list(self._takers)
+        for key in keys:
+            self.stop(key)
+
+    def is_busy(self, replication: str) -> bool:
+        """Tell whether anything of a replication runs."""
+        with self._idle:
+            return self._is_busy(replication)
+
+    def _is_busy(self, replication: str) -> bool:
+        return any(count and key.replication == replication for key, count in self._jobs.items())
+
+    def wait_idle(self, key: CopyKey | None, timeout_s: float | None) -> bool:
+        """Wait until nothing runs, for one checkpoint or for all; return whether it is so."""
+        with self._idle:
+            return self._idle.wait_for(
+                lambda: not (any(self._jobs.values()) if key is None else self._jobs.get(key)),
+                timeout_s,
+            )
+
+    def moved(self, key: CopyKey) -> int:
+        """Return all bytes that were asked for so far for a checkpoint [bytes]."""
+        with self._idle:
+            return self._moved[key] + self._under_way(key)
+
+    def under_way(self, key: CopyKey) -> int:
+        """Return the bytes that were asked for by its chunks in flight [bytes]."""
+        with self._idle:
+            return self._under_way(key)
+
+    def _under_way(self, key: CopyKey) -> int:
+        return sum(taker.moved_bytes for taker in self._takers[key])
+
+    def _send(self, way: Way, action: StartChunk) -> None:
+        key, chunk = action.key, action.chunk.key
+        tasks = way.tasks(key.checkpoint, chunk)
+        with self._taking(key, action.deadline) as take:
+            copy_group(
+                tasks,
+                way.source,
+                way.destination,
+                take,
+                piece_bytes=self._budget.piece_bytes(),
+            )
+        way.chunk_is_done(key.checkpoint, chunk)
+        self._tell(ChunkDone(key=key, chunk=chunk))
+
+    @contextmanager
+    def _taking(self, key: CopyKey, deadline: float) -> Iterator[Taker]:
+        with self._budget.taker(key, deadline) as taker:
+            with self._idle:
+                self._takers[key].add(taker)
+            try:
+                yield taker
+            finally:
+                with self._idle:
+                    self._takers[key].discard(taker)
+                    self._moved[key] += taker.moved_bytes
+
+    def _start(self, key: CopyKey, chunk: str | None, work: Callable[[], None]) -> None:
+        with self._idle:
+            self._jobs[key] += 1
+        name = "chunk" if chunk else "checkpoint"
+        threading.Thread(
+            target=self._run, args=(key, chunk, work), name=f"replicate-{name}", daemon=True
+        ).start()
+
+    def _run(self, key: CopyKey, chunk: str | None, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except StoppedError:
+            pass
+        except GaveWayError:
+            self._tell(ChunkReturned(key=key, chunk=chunk or ""))
+        except (HeadraceError, OSError) as error:
+            self._tell(Failed(key=key, kind=kind_of(error), reason=str(error), chunk=chunk))
+        except Exception as error:
+            log.exception("a copy of %s ended with a defect of headrace's", key.checkpoint)
+            self._tell(Failed(key=key, kind="refused", reason=repr(error), chunk=chunk))
+        finally:
+            with self._idle:
+                self._jobs[key] -= 1
+                self._idle.notify_all()
+
+
+def _housework(way: Way) -> CopyKey:
+    """Return what counts what is done for no single checkpoint; no folder is called so."""
+    return CopyKey(way.name, "/")

@@ -1,0 +1,276 @@
+"""The two stores of one replication: what lies there, and the steps of a copy between them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from headrace.checkpoint.layout import Checkpoint
+from headrace.checkpoint.pins import pins
+from headrace.checkpoint.retention import prune
+from headrace.controller.replicating.watching import Damaged, RootWatcher
+from headrace.core.errors import NotFoundError, StaleError
+from headrace.policy.replication.events import (
+    Chunk,
+    CopyKey,
+    HeldCheckpoint,
+    Listed,
+    Prepared,
+    SeenCheckpoint,
+    SeenFile,
+)
+from headrace.storage.port import Storage
+from headrace.transfer.chunk import ChunkTask
+from headrace.transfer.group import grouped
+from headrace.transfer.held import held_chunks, noted_at
+from headrace.transfer.plan import FilePlan, Route, plan_file
+from headrace.transfer.publishing import Publication, is_published, publish
+from headrace.transfer.staging import Staging, remove_others
+
+log = logging.getLogger("headrace.controller.replicating")
+
+
+@dataclass(slots=True)
+class _Planned:
+    """How the files of one checkpoint are cut."""
+
+    plans: dict[str, FilePlan] = field(default_factory=dict)
+    groups: dict[str, tuple[ChunkTask, ...]] = field(default_factory=dict)
+
+
+class Way:
+    """From one root to another. Thread-safe; each step may wait for the stores.
+
+    Args:
+        name: Of the replication.
+        source: The store that has the checkpoints.
+        destination: The store that gets them.
+    """
+
+    def __init__(self, name: str, source: Storage, destination: Storage) -> None:
+        self.name = name
+        self.source, self.destination = source, destination
+        self._source_root = RootWatcher(source)
+        self._destination_root = RootWatcher(destination)
+        self._lock = threading.Lock()
+        self._seen: dict[str, Checkpoint] = {}
+        self._held: tuple[Checkpoint, ...] = ()
+        self._planned: dict[str, _Planned] = {}
+        self._same: dict[str, tuple[Checkpoint, Checkpoint, bool]] = {}
+
+    def look(self, now: float) -> Listed:
+        """Return what lies at both roots.
+
+        Args:
+            now: Monotonic time [s].
+
+        Raises:
+            NotFoundError: the source is not there.
+            StorageError: a store does not answer; the message says which and why.
+        """
+        found = self._source_root.look()
+        held = [one for one in self._look_at_destination() if one.complete]
+        seen = {one.path: one for one in found if isinstance(one, Checkpoint)}
+        with self._lock:
+            self._seen = seen
+            self._held = tuple(held)
+            self._planned = {path: one for path, one in self._planned.items() if path in seen}
+        self._same = {path: one for path, one in self._same.items() if path in seen}
+        return Listed(
+            replication=self.name,
+            looked_at=now,
+            seen=tuple(_described(one) for one in found),
+            held=tuple(self._describe_held(one, seen.get(one.path)) for one in held),
+        )
+
+    def tidy(self) -> None:
+        """Remove what was staged of checkpoints that are not at the source any more.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        with self._lock:
+            routes = [self._route(path) for path in self._seen]
+        for name in remove_others(self.destination, routes):
+            log.info("removed what was staged of %s at %s", name, self.destination.url)
+
+    def prepare(self, path: str, files: Iterable[str]) -> Prepared:
+        """Cut files of a checkpoint into chunks, and look which of them are there already.
+
+        Raises:
+            StaleError: the files are not there as they were seen.
+            StorageError: a store does not answer.
+        """
+        checkpoint = self._checkpoint(path)
+        manifest = noted_at(self.source, path)
+        folders = [one.path for one in sorted(self._held, key=_step, reverse=True)]
+        held = held_chunks(self.destination, folders) if manifest.files else {}
+        wanted = set(files)
+        plans = [
+            plan_file(self._route(path), file, manifest=manifest, held=held)
+            for file in checkpoint.files
+            if file.path in wanted
+        ]
+        if len(plans) != len(wanted):
+            raise StaleError(f"{self.source.url}/{path} changed while it was looked at")
+        missing = Staging(self.destination, self._route(path)).look().missing(plans)
+        groups = {_key(group): group for group in grouped(missing)}
+        with self._lock:
+            planned = self._planned.setdefault(path, _Planned())
+            planned.plans.update((plan.file.path, plan) for plan in plans)
+            planned.groups.update(groups)
+        whole = sum(plan.file.size for plan in plans)
+        return Prepared(
+            key=CopyKey(self.name, path),
+            chunks=tuple(_chunk(key, group, path) for key, group in groups.items()),
+            here_bytes=whole - sum(task.length for task in missing),
+        )
+
+    def tasks(self, path: str, chunk: str) -> tuple[ChunkTask, ...]:
+        """Return what a chunk consists of.
+
+        Raises:
+            StaleError: the checkpoint is not there any more.
+        """
+        with self._lock:
+            planned = self._planned.get(path)
+            if planned is None or chunk not in planned.groups:
+                raise StaleError(f"{self.source.url}/{path} is not there any more")
+            return planned.groups[chunk]
+
+    def chunk_is_done(self, path: str, chunk: str) -> None:
+        """Forget a chunk that is staged."""
+        with self._lock:
+            if path in self._planned:
+                self._planned[path].groups.pop(chunk, None)
+
+    def publish(self, path: str) -> None:
+        """Make a checkpoint appear whose chunks are all staged.
+
+        Raises:
+            StaleError: not all that is there now is staged.
+            CallerError: another one lies in its place.
+            StorageError: the destination failed.
+        """
+        checkpoint = self._checkpoint(path)
+        publish(self._publication(checkpoint), self.destination)
+        self.forget(path)
+
+    def forget(self, path: str) -> None:
+        """Forget how a checkpoint was cut."""
+        with self._lock:
+            self._planned.pop(path, None)
+
+    def unstage(self, path: str) -> None:
+        """Remove what was staged of a checkpoint.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        self.forget(path)
+        Staging(self.destination, self._route(path)).remove()
+
+    def prune(self, keep: int) -> bool:
+        """Rid the destination of all but the newest; return whether some only wait for readers.
+
+        Raises:
+            StorageError: the destination failed.
+        """
+        try:
+            pruned = prune(self.destination, keep=keep)
+        except NotFoundError:  # nothing was copied yet
+            return False
+        return bool(pruned.read)
+
+    def readers(self) -> frozenset[tuple[str, str]]:
+        """Return who reads which checkpoint of the destination, as far as they say so by pins.
+
+        Raises:
+            StorageError: the destination does not answer.
+        """
+        with self._lock:
+            held = [one.path for one in self._held]
+        found = pins(self.destination, held)
+        return frozenset((pin.checkpoint, pin.lease.owner) for pin in found if pin.counts)
+
+    def close(self) -> None:
+        """Close both stores."""
+        self.source.close()
+        self.destination.close()
+
+    def _look_at_destination(self) -> list[Checkpoint]:
+        try:
+            found = self._destination_root.look()
+        except NotFoundError:  # it is made with the first file
+            return []
+        return [one for one in found if isinstance(one, Checkpoint)]
+
+    def _describe_held(self, held: Checkpoint, seen: Checkpoint | None) -> HeldCheckpoint:
+        is_copy = seen is not None and seen.complete and self._is_copy(seen, held)
+        return HeldCheckpoint(path=held.path, step=held.step, is_copy=is_copy)
+
+    def _is_copy(self, seen: Checkpoint, held: Checkpoint) -> bool:
+        known = self._same.get(seen.path)
+        if known is None or known[:2] != (seen, held):
+            manifest = noted_at(self.source, seen.path)
+            route = self._route(seen.path)
+            plans = [plan_file(route, file, manifest=manifest) for file in seen.files]
+            publication = Publication(route=route, checkpoint=seen, plans=plans)
+            known = (seen, held, is_published(publication, self.destination))
+            self._same[seen.path] = known
+        return known[2]
+
+    def _publication(self, checkpoint: Checkpoint) -> Publication:
+        with self._lock:
+            planned = self._planned.get(checkpoint.path, _Planned()).plans
+            plans = [planned.get(file.path) for file in checkpoint.files]
+        whole = [plan for plan in plans if plan is not None]
+        if [plan.file for plan in whole] != list(checkpoint.files):
+            raise StaleError(f"{self.source.url}/{checkpoint.path} changed while it was copied")
+        return Publication(
+            route=self._route(checkpoint.path),
+            checkpoint=checkpoint,
+            plans=whole,
+            move_pointer=all(_step(one) <= _step(checkpoint) for one in self._held),
+        )
+
+    def _checkpoint(self, path: str) -> Checkpoint:
+        with self._lock:
+            if path not in self._seen:
+                raise StaleError(f"{self.source.url}/{path} is not there any more")
+            return self._seen[path]
+
+    def _route(self, path: str) -> Route:
+        return Route(source=self.source.url, destination=self.destination.url, checkpoint=path)
+
+
+def _step(checkpoint: Checkpoint) -> int:
+    return -1 if checkpoint.step is None else checkpoint.step
+
+
+def _described(found: Checkpoint | Damaged) -> SeenCheckpoint:
+    if isinstance(found, Damaged):
+        return SeenCheckpoint(path=found.path, unreadable=found.reason)
+    return SeenCheckpoint(
+        path=found.path,
+        step=found.step,
+        files={file.path: SeenFile(file.size, file.version) for file in found.files},
+        missing=found.missing,
+        marker=found.marker,
+    )
+
+
+def _key(group: Sequence[ChunkTask]) -> str:
+    """Name a group: the first of its tasks is in no other."""
+    return group[0].staged
+
+
+def _chunk(key: str, group: Sequence[ChunkTask], path: str) -> Chunk:
+    below = len(path) + 1 if path else 0
+    return Chunk(
+        key=key,
+        nbytes=sum(task.length for task in group),
+        files=tuple(dict.fromkeys(task.path[below:] for task in group)),
+    )

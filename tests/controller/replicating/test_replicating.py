@@ -1,0 +1,301 @@
+"""Whole replications between real directories, with real threads."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from roots_for_tests import (
+    MARKER,
+    content,
+    eventually,
+    replicating,
+    save_checkpoint,
+    save_shards,
+    state_of,
+    wanted,
+)
+
+from headrace.checkpoint.pins import new_lease, put_pin, remove_pin
+from headrace.core.errors import CallerError, NotFoundError
+from headrace.storage.local import LocalStorage
+from headrace.wire.replication import SIGNALS, SignalSent
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path]:
+    source, destination = tmp_path / "source", tmp_path / "destination"
+    source.mkdir()
+    destination.mkdir()
+    return source, destination
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB; skipped where this user may not mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "headrace-test", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False, timeout=10).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True, timeout=10)
+
+
+def test_once_copies_all_that_is_complete(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    saved = [save_checkpoint(source, step) for step in (100, 200)]
+    save_shards(source, 300)
+    with replicating() as running:
+        running.begin("r", wanted(source, destination, once=True))
+        view = running.wait_over("r", 20.0)
+    assert view.over
+    for folder in saved:
+        assert content(destination / folder.name) == content(folder)
+    assert state_of(view, 300)[0] == "skipped"
+    assert not (destination / "checkpoint-300").exists()
+    assert list((destination / ".headrace").rglob("*.*")) == []
+
+
+def test_a_checkpoint_is_copied_while_it_is_written_and_appears_with_its_marker(
+    roots: tuple[Path, Path],
+) -> None:
+    source, destination = roots
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        folder = save_shards(source, 100)
+        eventually(lambda: any(one.sent_bytes > 60_000 for one in running.view("r").checkpoints))
+        assert not (destination / "checkpoint-100").exists()
+        (folder / MARKER).write_text("{}")
+        eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+    assert content(destination / "checkpoint-100") == content(folder)
+
+
+def test_what_was_staged_is_not_sent_again_after_a_restart(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    folder = save_shards(source, 100, nbytes=200_000)
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        eventually(lambda: any(one.here_bytes > 600_000 for one in running.view("r").checkpoints))
+    assert list((destination / ".headrace/staging").rglob("*"))
+    with replicating() as running:
+        (folder / MARKER).write_text("{}")
+        running.begin("r", wanted(source, destination, once=True))
+        view = running.wait_over("r", 20.0)
+    assert view.checkpoints[0].state == "published"
+    assert view.checkpoints[0].sent_bytes < 100
+    assert content(destination / folder.name) == content(folder)
+
+
+def test_a_second_process_is_kept_from_the_same_destination(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    with replicating() as first, replicating() as second:
+        first.begin("r", wanted(source, destination))
+        with pytest.raises(CallerError, match="is copied to by process"):
+            second.begin("other", wanted(source, destination))
+        with pytest.raises(CallerError, match="is copied to by process"):
+            first.begin("twice", wanted(source, destination))
+        first.end("r")
+        second.begin("other", wanted(source, destination))
+
+
+def test_a_checkpoint_deleted_while_it_is_copied_is_given_up(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    folder = save_checkpoint(source, 100, shards=6, nbytes=1 << 20)
+    with replicating(bytes_per_s=1 << 20) as running:
+        running.begin("r", wanted(source, destination))
+        eventually(lambda: any(one.sent_bytes for one in running.view("r").checkpoints))
+        shutil.rmtree(folder)
+        eventually(lambda: not running.view("r").checkpoints)
+        eventually(lambda: not list((destination / ".headrace/staging").rglob("*-*")))
+        save_checkpoint(source, 200)
+        eventually(lambda: state_of(running.view("r"), 200)[0] == "published")
+    assert not (destination / "checkpoint-100").exists()
+
+
+def test_a_source_that_vanishes_is_waited_for(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    aside = source.with_name("aside")
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        eventually(lambda: running.view("r").listed)
+        source.rename(aside)
+        eventually(lambda: "no such file" in running.view("r").down)
+        aside.rename(source)
+        save_checkpoint(source, 100)
+        eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+        assert running.view("r").down == ""
+
+
+def test_what_is_to_be_done_once_ends_though_its_source_vanished(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100, nbytes=4 << 20)
+    with replicating(bytes_per_s=1 << 20) as running:
+        running.begin("r", wanted(source, destination, once=True))
+        eventually(lambda: running.view("r").listed)
+        shutil.rmtree(source)
+        view = running.wait_over("r", 20.0)
+    assert view.over
+    assert "no such file" in view.down
+
+
+def test_garbage_is_given_up_and_an_older_one_copied(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    good = save_checkpoint(source, 100)
+    bad = save_checkpoint(source, 200)
+    (bad / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../etc/passwd"}}')
+    with replicating() as running:
+        running.begin("r", wanted(source, destination, once=True))
+        view = running.wait_over("r", 20.0)
+    states = {one.checkpoint: one.state for one in view.checkpoints}
+    assert states == {"checkpoint-100": "published", "checkpoint-200": "given-up"}
+    assert content(destination / good.name) == content(good)
+    assert not (destination / "checkpoint-200").exists()
+
+
+def test_another_checkpoint_of_the_same_name_is_left_alone(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    mine = save_checkpoint(destination, 100, shards=1)
+    before = content(mine)
+    with replicating() as running:
+        running.begin("r", wanted(source, destination, once=True))
+        view = running.wait_over("r", 20.0)
+    assert state_of(view, 100)[0] == "given-up"
+    assert "another checkpoint" in state_of(view, 100)[1]
+    assert content(mine) == before
+
+
+def test_what_was_copied_before_is_not_copied_again(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    for _ in range(2):
+        with replicating() as running:
+            running.begin("r", wanted(source, destination, once=True))
+            view = running.wait_over("r", 20.0)
+    assert state_of(view, 100) == ("published", "the destination had it")
+    assert view.checkpoints[0].sent_bytes == 0
+
+
+def test_a_full_destination_is_waited_for(roots: tuple[Path, Path], small_disk: Path) -> None:
+    source, _ = roots
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(3 << 20))
+    folder = save_checkpoint(source, 100, nbytes=500_000)
+    with replicating() as running:
+        running.begin("r", wanted(source, small_disk))
+        eventually(lambda: "disk is full" in state_of(running.view("r"), 100)[1])
+        assert not (small_disk / "checkpoint-100").exists()
+        filler.unlink()
+        eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+    assert content(small_disk / folder.name) == content(folder)
+
+
+def test_a_replication_of_the_journal_goes_on_and_knows_what_was_urgent(
+    roots: tuple[Path, Path], tmp_path: Path
+) -> None:
+    source, destination = roots
+    journal = tmp_path / "journal.db"
+    save_checkpoint(source, 100, nbytes=4 << 20)
+    with replicating(journal, bytes_per_s=1 << 20) as running:
+        began = running.begin("r", wanted(source, destination, keep=5))
+        eventually(lambda: running.view("r").listed)
+        assert running.signal(SignalSent(kind="loss_spike", step=100)).replications == ("r",)
+        eventually(lambda: bool(running.view("r").checkpoints[0].urgent))
+    with replicating(journal, bytes_per_s=1 << 20) as running:
+        eventually(lambda: bool(running.view("r").checkpoints))
+        eventually(lambda: running.view("r").checkpoints[0].urgent == "loss_spike at step 100")
+        assert running.view("r").wanted == began.wanted
+        assert running.view("r").since_at == began.since_at
+        running.end("r")
+    with replicating(journal) as running:
+        assert running.views() == ()
+
+
+def test_one_of_the_journal_that_cannot_begin_is_tried_again(
+    roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, destination = roots
+    monkeypatch.setattr("headrace.controller.replicating.replicating.RETRY_S", 0.05)
+    with replicating(tmp_path / "journal.db") as running:
+        running.begin("r", wanted(source, destination))
+    source.rename(source.with_name("aside"))
+    with replicating(tmp_path / "journal.db") as running:
+        eventually(lambda: "no directory at" in running.view("r").down)
+        source.mkdir()
+        eventually(lambda: running.view("r").listed)
+
+
+def test_terms_may_change_and_roots_may_not(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        view = running.begin("r", wanted(source, destination, evaluate_every_steps=200))
+        assert view.wanted.evaluate_every_steps == 200
+        with pytest.raises(CallerError, match="end it first"):
+            running.begin("r", wanted(destination, source))
+        with pytest.raises(CallerError, match="keep=0"):
+            running.begin("r", wanted(source, destination, keep=0))
+        with pytest.raises(NotFoundError, match="there are: r"):
+            running.end("nobody")
+
+
+def test_a_signal_in_the_root_is_heard_once(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+        signals = source / SIGNALS
+        signals.mkdir(parents=True)
+        (signals / "broken.json").write_text("{")
+        (signals / "old.json").write_bytes(
+            msgspec.json.encode(SignalSent(kind="old", step=100, sent_at=time.time() - 7200))
+        )
+        (signals / "new.json").write_bytes(
+            msgspec.json.encode(SignalSent(kind="quality_drop", step=100, sent_at=time.time()))
+        )
+        time.sleep(0.3)
+        save_checkpoint(source, 200)
+        eventually(lambda: state_of(running.view("r"), 200)[0] == "published")
+        (last,) = (one for one in running.view("r").checkpoints if one.step == 200)
+    assert last.urgent == "quality_drop at step 100"
+
+
+def test_so_many_are_kept_and_one_that_is_read_until_it_is_not(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    store = LocalStorage(destination)
+    with replicating() as running:
+        running.begin("r", wanted(source, destination, keep=1))
+        for step in (100, 200, 300):
+            save_checkpoint(source, step)
+            eventually((destination / f"checkpoint-{step}" / MARKER).exists)
+            if step == 200:
+                put_pin(store, "checkpoint-200", new_lease("evaluator"))
+                eventually(lambda: not (destination / "checkpoint-100").exists())
+        time.sleep(0.5)
+        assert (destination / "checkpoint-200" / MARKER).exists()
+        remove_pin(store, "checkpoint-200", "evaluator")
+        eventually(lambda: not (destination / "checkpoint-200").exists())
+        assert (destination / "checkpoint-300" / MARKER).exists()
+
+
+def test_evaluations_are_learnt_from_pins(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    store = LocalStorage(destination)
+    save_checkpoint(source, 100)
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        eventually((destination / "checkpoint-100" / MARKER).exists)
+        eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+        for evaluator in ("first", "second"):
+            time.sleep(0.5)
+            put_pin(store, "checkpoint-100", new_lease(evaluator))
+        eventually(lambda: running.view("r").evaluation_period_s is not None)
+        period_s = running.view("r").evaluation_period_s
+    assert period_s == pytest.approx(0.5, abs=0.3)

@@ -1,0 +1,152 @@
+"""Many threads share a budget: every second holds, the urgent go first, nobody waits for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from headrace.controller.replicating.sharing import GaveWayError, SharedBudget, StoppedError, Taker
+from headrace.policy.budget import REQUEST_BYTES
+from headrace.policy.replication.events import CopyKey
+
+A, B = CopyKey("r", "step-1"), CopyKey("r", "step-2")
+
+
+@dataclass
+class Moved:
+    """A piece that crossed between two moments."""
+
+    key: CopyKey
+    nbytes: int
+    began: float
+    ended: float
+
+
+def move(
+    budget: SharedBudget, key: CopyKey, nbytes: int, until: float, log: list[Moved], took_s: float
+) -> None:
+    """Move pieces until some time; each takes a while."""
+    with budget.taker(key, deadline=1.0) as take:
+        while time.monotonic() < until:
+            take(nbytes)
+            began = time.monotonic()
+            time.sleep(took_s)
+            log.append(Moved(key, nbytes, began, time.monotonic()))
+
+
+def started(*calls: Callable[[], None]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def most_of_any_second(log: list[Moved]) -> int:
+    """Return the most bytes that may have crossed in one second, all pieces at their worst."""
+    return max(
+        sum(
+            one.nbytes + REQUEST_BYTES
+            for one in log
+            if one.began < start + 1.0 and one.ended > start
+        )
+        for start in {one.began for one in log}
+    )
+
+
+@pytest.mark.parametrize("nbytes", [4 << 10, 120 << 10])
+def test_every_second_holds_with_many_threads_and_the_budget_is_used(nbytes: int) -> None:
+    rate = 4 << 20
+    budget, log = SharedBudget(rate), []
+    until = time.monotonic() + 2.2
+    threads = started(
+        *(lambda: move(budget, A, nbytes, until, log, 0.002) for _ in range(8)),  # type: ignore[misc]
+    )
+    for thread in threads:
+        thread.join(10.0)
+    assert most_of_any_second(log) <= rate
+    assert sum(one.nbytes + REQUEST_BYTES for one in log) >= 0.75 * rate * 2.2
+
+
+def test_others_move_nothing_while_an_urgent_one_moves() -> None:
+    budget: SharedBudget = SharedBudget(None)
+    log: list[Moved] = []
+    until = time.monotonic() + 0.9
+    threads = started(
+        lambda: move(budget, A, 1000, until, log, 0.001),
+        lambda: move(budget, B, 1000, until, log, 0.001),
+    )
+    time.sleep(0.2)
+    budget.give_way(frozenset({B}))
+    began = time.monotonic()
+    time.sleep(0.3)
+    ended = time.monotonic()
+    budget.give_way(None)
+    for thread in threads:
+        thread.join(10.0)
+    meanwhile = [one.key for one in log if began + 0.05 < one.began < ended]
+    assert set(meanwhile) == {B}
+    assert {one.key for one in log if one.began > ended} == {A, B}
+
+
+def test_the_urgent_is_served_first_from_a_budget() -> None:
+    budget = SharedBudget(1 << 20)
+    log: list[Moved] = []
+    until = time.monotonic() + 1.5
+    threads = started(
+        *(lambda: move(budget, A, 20_000, until, log, 0.0) for _ in range(6)),
+    )
+    time.sleep(0.3)
+    budget.give_way(frozenset({B}))
+    urgent_until = time.monotonic() + 0.9
+    began = time.monotonic()
+    move(budget, B, 20_000, urgent_until, log, 0.0)
+    budget.give_way(None)
+    for thread in threads:
+        thread.join(10.0)
+    assert {one.key for one in log if began + 0.05 < one.began < urgent_until} == {B}
+
+
+def test_a_chunk_that_gave_way_for_long_is_put_back() -> None:
+    budget = SharedBudget(None, give_way_s=0.05)
+    budget.give_way(frozenset({B}))
+    with budget.taker(A, deadline=1.0) as take, pytest.raises(GaveWayError):
+        take(1)
+
+
+@pytest.mark.parametrize("rate", [None, 1 << 20])
+def test_a_chunk_that_is_stopped_ends_its_wait(rate: float | None) -> None:
+    budget = SharedBudget(rate)
+    found: list[type[BaseException]] = []
+    taken: list[Taker] = []
+
+    def wait() -> None:
+        with budget.taker(A, deadline=1.0) as take:
+            taken.append(take)
+            try:
+                while True:
+                    take(20_000)
+            except StoppedError as error:
+                found.append(type(error))
+
+    budget.give_way(frozenset({B}) if rate is None else None)
+    (thread,) = started(wait)
+    time.sleep(0.1)
+    taken[0].stop()
+    thread.join(5.0)
+    assert found == [StoppedError]
+
+
+def test_what_an_ended_chunk_held_is_free_a_second_later() -> None:
+    budget = SharedBudget(1 << 20)
+    with budget.taker(A, deadline=1.0) as take:
+        for thread in started(*(lambda: take(20_000) for _ in range(30))):
+            thread.join(5.0)
+    began = time.monotonic()
+    with budget.taker(B, deadline=1.0) as take:
+        for _ in range(30):
+            take(20_000)
+    assert time.monotonic() - began < 2.5
