@@ -146,6 +146,14 @@ class Agents(Mapping[str, Agent]):
         """Return the tiers of all that can be counted on."""
         return (offer for agent in self._agents.values() for offer in agent.offers)
 
+    def addresses(self) -> dict[str, str]:
+        """Return name → address of all that can be counted on."""
+        return {
+            name: agent.announced.address
+            for name, agent in self._agents.items()
+            if not agent.silent
+        }
+
     def enforced(self, job: str) -> dict[TierName, float]:
         """Return tier → what agents say they hold a job to, summed [B/s]."""
         sums: dict[TierName, float] = {}

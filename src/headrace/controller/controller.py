@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 import msgspec
@@ -53,6 +53,9 @@ class Controller:
 
     def __init__(self, config: ControllerConfig) -> None:
         self.config = config
+        self._agents: Mapping[str, str] = {}
+        """Name → address, as of the last tick: looked at from other threads."""
+
         with ExitStack() as opened:
             if config.tls is not None:
                 config.tls.check()
@@ -62,7 +65,10 @@ class Controller:
             opened.callback(journal.close)
             clock = WakingClock(SystemClock(), most_s=_MOST_TICKS * config.tick_s)
             hotspots = HotspotDesk(
-                journal, read=read_hot_files, opened=open_carrier, limits=config.hotspots
+                journal,
+                read=read_hot_files,
+                opened=lambda store: open_carrier(store, lambda: self._agents, config.token),
+                limits=config.hotspots,
             )
             opened.callback(hotspots.close)
             steward = Steward(config.limits, journal, clock=clock)
@@ -116,6 +122,7 @@ class Controller:
         while True:
             await asyncio.sleep(self.config.tick_s)
             self.parts.steward.tick()
+            self._agents = self.parts.steward.agents.addresses()
             self.parts.hotspots.tick()
 
 

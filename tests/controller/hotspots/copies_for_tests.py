@@ -91,13 +91,14 @@ class MemoryCarrier:
         self._store.touch()
         return Figures(replicates=True, nodes=20, transfers_per_node=0.0, free_bytes=1e15)
 
-    def look(self, file: StoredFile) -> FileSeen | FileGone:
+    def look(self, file: HotFile) -> FileSeen | FileGone:
         self._store.touch()
-        if (copies := self._store.copies.get(file.path)) is None:
-            return FileGone(file=file)
-        return FileSeen(file=file, asked=copies, blocks=(Block(100 * MB, copies),))
+        if (copies := self._store.copies.get(file.file.path)) is None:
+            return FileGone(file=file.file)
+        return FileSeen(file=file.file, asked=copies, blocks=(Block(100 * MB, copies),))
 
-    def set_copies(self, order: SetCopies) -> CopiesSet | SetElsewhere | FileGone:
+    def set_copies(self, order: SetCopies, file: HotFile) -> CopiesSet | SetElsewhere | FileGone:
+        assert file.file == order.file
         self._store.touch()
         if (error := self._store.breaks) is not None:
             self._store.breaks = None

@@ -28,9 +28,9 @@ from headrace.policy.hotspot.events import (
     Figures,
     FileGone,
     FileSeen,
+    HotFile,
     SetCopies,
     SetElsewhere,
-    StoredFile,
 )
 from headrace.policy.hotspot.limits import HotspotLimits
 from headrace.wire.hotspots import HotspotAsked
@@ -80,12 +80,12 @@ class DyingCarrier:
     def figures(self) -> Figures:
         return self._inner.figures()
 
-    def look(self, file: StoredFile) -> FileSeen | FileGone:
+    def look(self, file: HotFile) -> FileSeen | FileGone:
         return self._inner.look(file)
 
-    def set_copies(self, order: SetCopies) -> CopiesSet | SetElsewhere | FileGone:
+    def set_copies(self, order: SetCopies, file: HotFile) -> CopiesSet | SetElsewhere | FileGone:
         self._steps.step()
-        answer = self._inner.set_copies(order)
+        answer = self._inner.set_copies(order, file)
         self._steps.step()
         return answer
 

@@ -11,9 +11,9 @@ from headrace.policy.hotspot.events import (
     Figures,
     FileGone,
     FileSeen,
+    HotFile,
     SetCopies,
     SetElsewhere,
-    StoredFile,
 )
 from headrace.storage.port import Locates, Observes, Replicates, Storage, StoreState
 
@@ -29,7 +29,7 @@ class Carrier(Protocol):
         """
         ...
 
-    def look(self, file: StoredFile) -> FileSeen | FileGone:
+    def look(self, file: HotFile) -> FileSeen | FileGone:
         """Return how many copies a file is to have, and has.
 
         Raises:
@@ -37,7 +37,7 @@ class Carrier(Protocol):
         """
         ...
 
-    def set_copies(self, order: SetCopies) -> CopiesSet | SetElsewhere | FileGone:
+    def set_copies(self, order: SetCopies, file: HotFile) -> CopiesSet | SetElsewhere | FileGone:
         """Ask for a number of copies of a file, if nobody else did meanwhile.
 
         Raises:
@@ -68,18 +68,22 @@ class ReplicaCarrier:
         """Return what the store says of itself."""
         return figures_of(self._storage.state())
 
-    def look(self, file: StoredFile) -> FileSeen | FileGone:
+    def look(self, file: HotFile) -> FileSeen | FileGone:
         """Return the replicas of each block."""
-        path = file.path
+        path = file.file.path
         try:
             asked = self._storage.replication(path)
             places = self._storage.locations(path)
         except NotFoundError:
-            return FileGone(file=file)
+            return FileGone(file=file.file)
         blocks = tuple(Block(place.length, len(place.replicas)) for place in places)
-        return FileSeen(file=file, asked=asked, blocks=blocks)
+        return FileSeen(file=file.file, asked=asked, blocks=blocks)
 
-    def set_copies(self, order: SetCopies) -> CopiesSet | SetElsewhere | FileGone:
+    def set_copies(
+        self,
+        order: SetCopies,
+        file: HotFile,  # noqa: ARG002 - whole files are copied
+    ) -> CopiesSet | SetElsewhere | FileGone:
         """Set the replication, if it is what is expected or set already."""
         path = order.file.path
         try:

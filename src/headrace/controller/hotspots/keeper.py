@@ -15,7 +15,14 @@ from typing import Protocol
 
 from headrace.controller.hotspots.carrier import Carrier
 from headrace.core.errors import HeadraceError
-from headrace.policy.hotspot.events import CopiesNotSet, Event, FiguresSeen, SetCopies, StoredFile
+from headrace.policy.hotspot.events import (
+    CopiesNotSet,
+    Event,
+    FiguresSeen,
+    HotFile,
+    SetCopies,
+    StoredFile,
+)
 
 log = logging.getLogger("headrace.controller.hotspots")
 
@@ -38,6 +45,10 @@ class Desk(Protocol):
 
     def to_look_at(self, store: str) -> set[StoredFile]:
         """Return the files that are to be looked at."""
+        ...
+
+    def hot_file(self, file: StoredFile) -> HotFile:
+        """Return what is known of a file."""
         ...
 
     def is_settled(self, store: str) -> bool:
@@ -121,7 +132,7 @@ class StoreKeeper:
         for file in sorted(self._desk.to_look_at(self.store)):
             if self._ending:
                 return
-            self._desk.tell(carrier.look(file))
+            self._desk.tell(carrier.look(self._desk.hot_file(file)))
             self._carry_out()
         # After the files: copies that are made meanwhile are then not taken for missing ones.
         self._desk.tell(FiguresSeen(store=self.store, figures=carrier.figures()))
@@ -135,7 +146,7 @@ class StoreKeeper:
         try:
             if order.is_raise and (reason := self._desk.unwritten()):
                 return CopiesNotSet(file=order.file, reason=reason)
-            return self._opened().set_copies(order)
+            return self._opened().set_copies(order, self._desk.hot_file(order.file))
         except HeadraceError as error:
             self._say(str(error))
             return CopiesNotSet(file=order.file, reason=str(error))

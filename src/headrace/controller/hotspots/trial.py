@@ -33,11 +33,16 @@ def try_out(
     """
     for store in sorted({one.file.store for one in files}):
         with closing(opened(store)) as carrier:
-            seen = [carrier.look(one.file) for one in files if one.file.store == store]
+            seen = [carrier.look(one) for one in files if one.file.store == store]
             now = {
-                one.file: Now(original=originals(one.file) or one.asked, blocks=len(one.blocks))
+                one.file: Now(original=_original(one, originals), blocks=len(one.blocks))
                 for one in seen
                 if isinstance(one, FileSeen)
             }
             there = [one for one in files if one.file in now]
             yield from plan(there, now, carrier.figures(), eta_s=eta_s, limits=limits)
+
+
+def _original(seen: FileSeen, originals: Callable[[StoredFile], int | None]) -> int:
+    raised_from = originals(seen.file)
+    return seen.asked if raised_from is None else raised_from

@@ -116,6 +116,13 @@ class Planner:
         }
         return {file for file in planning | self.files.keys() if file.store == store}
 
+    def hot_file(self, file: StoredFile) -> HotFile:
+        """Return what leases know of a file, the most if there are several; none: its name."""
+        leases = self.leases.values()
+        known = [one for lease in leases for one in lease.files if one.file == file]
+        nothing = HotFile(file=file, size=0, hot_bytes=0, readers=0)
+        return max(known, key=lambda one: one.hot_bytes, default=nothing)
+
     def stores(self) -> set[str]:
         """Return the stores whose files are to be looked at."""
         planning = (lease for lease in self.leases.values() if lease.wanted is None)

@@ -108,6 +108,8 @@ class RaisedFile:
         self.blocks = seen.blocks
         if not self.under_way:
             self.taken = seen.asked
+        if self.is_set or seen.trouble:
+            self.trouble = seen.trouble
 
     def succeed(self, copies: int) -> None:
         """Take that the store took a number."""

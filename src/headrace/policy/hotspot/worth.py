@@ -98,10 +98,7 @@ def _useful(file: HotFile, now: Now, going: _Plan) -> tuple[int, str]:
     by_space = now.original + int(min(max(fitting, 0.0), by_readers))
     bounds = (
         (by_readers, f"{file.readers} readers"),
-        (
-            ceiling(figures, limits),
-            f"{figures.nodes} nodes that serve {figures.transfers_per_node:.1f} transfers each",
-        ),
+        (ceiling(figures, limits), _who(figures)),
         (by_space, f"{going.limits.free_share:.0%} of the free space"),
     )
     most, why = min(bounds, key=lambda bound: bound[0])
@@ -111,6 +108,12 @@ def _useful(file: HotFile, now: Now, going: _Plan) -> tuple[int, str]:
     if in_time <= now.original:
         return in_time, f"no further copy would be there in time, with {going.eta_s:.0f} s left"
     return in_time, why if in_time == most else f"what can be there with {going.eta_s:.0f} s left"
+
+
+def _who(figures: Figures) -> str:
+    if not figures.replicates:
+        return f"{figures.nodes} agents" if figures.nodes else "no replicas, and no agents,"
+    return f"{figures.nodes} nodes that serve {figures.transfers_per_node:.1f} transfers each"
 
 
 def _in_time(file: HotFile, now: Now, most: int, going: _Plan) -> int:
