@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.client.counts import EpochSummary
     from headrace.client.loader import Loader
     from headrace.core import errors
+    from headrace.policy.loss import LossLimits, LossMonitor
     from headrace.transform.pipeline import Pipeline
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "EpochSummary",
     "Loader",
     "LoaderConfig",
+    "LossLimits",
+    "LossMonitor",
     "Pipeline",
     "Replaced",
     "__version__",
@@ -43,12 +46,20 @@ _HOMES = {
     "EpochSummary": "headrace.client.counts",
     "Loader": "headrace.client.loader",
     "LoaderConfig": "headrace.client.config",
+    "LossLimits": "headrace.policy.loss",
+    "LossMonitor": "headrace.policy.loss",
     "Pipeline": "headrace.transform.pipeline",
     "Replaced": "headrace.client.batch",
     "pin": "headrace.checkpoint.pinning",
     "announce": "headrace.client.announcing",
 }
-_MODULES = {"errors": "headrace.core.errors", "ops": "headrace.ops", "torch": "headrace.torch"}
+_MODULES = {
+    "callbacks": "headrace.callbacks",
+    "errors": "headrace.core.errors",
+    "ops": "headrace.ops",
+    "safetensors": "headrace.safetensors",
+    "torch": "headrace.torch",
+}
 
 
 def __getattr__(name: str) -> Any:

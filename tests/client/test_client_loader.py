@@ -603,6 +603,8 @@ def test_the_public_surface_is_what_is_declared() -> None:
         "EpochSummary",
         "Loader",
         "LoaderConfig",
+        "LossLimits",
+        "LossMonitor",
         "Pipeline",
         "Replaced",
         "__version__",
