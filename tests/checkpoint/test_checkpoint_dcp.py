@@ -158,8 +158,9 @@ def test_without_its_metadata_it_is_not_complete(copied: Path) -> None:
     storage, checkpoint = opened(copied)
     assert checkpoint.missing == "no .metadata yet"
     assert ".metadata.tmp" not in [file.path for file in checkpoint.files]
-    with pytest.raises(CorruptDataError, match=r"no \.metadata yet"):
-        LAYOUT.pieces(storage, checkpoint)
+    for ask in (LAYOUT.pieces, lambda *one: LAYOUT.readings(*one, 2)):
+        with pytest.raises(CorruptDataError, match=r"no \.metadata yet"):
+            ask(storage, checkpoint)
 
 
 def test_a_shard_that_is_not_there_or_cut_off_is_missed(copied: Path) -> None:
@@ -273,6 +274,7 @@ HOSTILE: list[tuple[Callable[[Any], object], str]] = [
     (_at("/etc/passwd"), "no file of its folder"),
     (_at("a/../../b"), "no file of its folder"),
     (_at("a\0b"), "no file of its folder"),
+    (_at("a\x1b[2Jb"), "no file of its folder"),
     (_at(""), "no file of its folder"),
     (_at("."), "no file of its folder"),
     (_place(offset=-1), "at bytes -1 to"),

@@ -92,7 +92,7 @@ def test_one_checkpoint_is_opened_by_its_folder(runs: Path) -> None:
 
 def test_a_folder_that_is_none_is_refused_with_what_to_name_instead(runs: Path) -> None:
     storage = LocalStorage(runs)
-    with pytest.raises(NotFoundError, match=f"holds 4; name one, such as {runs}/a/step-11"):
+    with pytest.raises(NotFoundError, match=f"holds 4; name one, such as {runs}/a/step-10"):
         open_checkpoint(storage, "a")
     with pytest.raises(NotFoundError, match="none of the layouts megatron-dist, "):
         open_checkpoint(storage, "a/logs")

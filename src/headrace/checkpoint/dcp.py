@@ -80,7 +80,7 @@ class DcpLayout:
         """Return what each rank reads, by the rule that this module states."""
         by_path = {file.path: file for file in checkpoint.files}
         names = metadata_files(by_path)
-        if METADATA in names:
+        if METADATA in names or not names:
             pieces = stored_pieces(storage, checkpoint)
             everybody = range(world_size)
             found = [whole_file(by_path[METADATA], everybody, "metadata")]

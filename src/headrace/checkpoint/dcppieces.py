@@ -31,6 +31,8 @@ from headrace.core.errors import CorruptDataError
 _MOST_DIMENSIONS = 64
 """More than torch allows."""
 
+_NO_NAMES = frozenset({"", ".", ".."})
+
 _MOST_BYTES = 1 << 62
 """Longer files and larger tensors are not believed."""
 
@@ -202,6 +204,8 @@ class _Check:
 
 
 def is_inside(path: str) -> bool:
-    """Tell whether a relative path leads to something below the folder it is relative to."""
-    parts = path.split("/")
-    return "\0" not in path and not any(part in ("", ".", "..") for part in parts)
+    """Tell whether a relative path leads to something below the folder it is relative to.
+
+    One with letters that cannot be printed, which may drive a terminal, does not count as a path.
+    """
+    return path.isprintable() and not _NO_NAMES.intersection(path.split("/"))

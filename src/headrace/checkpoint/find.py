@@ -236,9 +236,10 @@ def _unknown(storage: Storage, path: str, infos: Sequence[FileInfo]) -> str:
         return f"{place} is a file; name the folder of the checkpoint that it is in"
     below = find_checkpoints(storage, path) if infos else []
     if below:
+        example = next((one for one in reversed(below) if one.complete), below[-1])
         return (
             f"{place} is no checkpoint itself but holds {len(below)}; name one, such as "
-            f"{storage.url.rstrip('/')}/{below[-1].path}"
+            f"{storage.url.rstrip('/')}/{example.path}"
         )
     known = ", ".join(layout.name for layout in LAYOUTS)
     return f"no checkpoint at {place}: its {len(infos):,} files are of none of the layouts {known}"

@@ -16,6 +16,7 @@ VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
     "agents": ("headrace.cli.agents", "List an estate's agents: CPU, tiers, what they do."),
     "announce": ("headrace.cli.announce", "Have a checkpoint's hot files copied beforehand."),
+    "checkpoint": ("headrace.cli.checkpoint", "List checkpoints, and tell who reads what of one."),
     "controller": ("headrace.cli.controller", "Give bandwidth to the jobs that would wait."),
     "demo": ("headrace.cli.demo", "Train on one machine, without and with headrace, and compare."),
     "devhdfs": ("headrace.cli.devhdfs", "Run a real HDFS on this machine, for development."),
