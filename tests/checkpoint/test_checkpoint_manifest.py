@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.checkpoint.find import find_checkpoints, open_checkpoint
 from headrace.checkpoint.manifest import (
     MANIFEST,
     MOST_BYTES,
@@ -118,3 +119,26 @@ def test_an_enormous_manifest_is_not_read(storage: LocalStorage) -> None:
         file.truncate(MOST_BYTES + 1)
     with pytest.raises(CorruptDataError, match="more than"):
         read_manifest(storage, "")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["latest", "global_step10/mp_rank_00_model_states.pt"],
+        ["latest_checkpointed_iteration.txt", "iter_0000010/mp_rank_00/model_optim_rng.pt"],
+        ["step-10/a.safetensors"],
+        ["checkpoint-10/config.json", "checkpoint-10/model.safetensors"],
+        ["step-10/__0_0.distcp"],
+    ],
+    ids=["deepspeed", "megatron-legacy", "safetensors", "huggingface", "dcp"],
+)
+def test_in_no_layout_the_manifest_is_a_file_of_the_checkpoint(
+    storage: LocalStorage, files: list[str]
+) -> None:
+    for path in files:
+        storage.write(path, b"10" if "latest" in path else b"\2\0\0\0\0\0\0\0{}")
+    (before,) = find_checkpoints(storage)
+    write_manifest(storage, before.path, Manifest(files={}))
+    (after,) = find_checkpoints(storage)
+    assert after == before
+    assert open_checkpoint(storage, before.path) == before

@@ -206,7 +206,8 @@ def _with_parents(folder: str, root: str) -> Iterator[str]:
 
 
 def _folder(path: str, infos: Sequence[FileInfo], beside: Sequence[FileInfo]) -> Folder:
-    return Folder(path=path, files=_below(infos, path), beside=tuple(beside))
+    files = (info for info in _below(infos, path) if "/.headrace" not in f"/{info.path}")
+    return Folder(path=path, files=tuple(files), beside=tuple(beside))
 
 
 def _below(infos: Iterable[FileInfo], folder: str) -> tuple[FileInfo, ...]:
