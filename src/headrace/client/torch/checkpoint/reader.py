@@ -12,28 +12,31 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch.distributed.checkpoint._extension import ExtensionRegistry
 from torch.distributed.checkpoint.filesystem import _StorageInfo, _StorageReaderTransforms
-from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
+from torch.distributed.checkpoint.metadata import (
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorStorageMetadata,
+)
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from headrace.checkpoint.dcp import METADATA
+from headrace.client.checkpoint.agentranges import agents_of
 from headrace.client.checkpoint.bundles import Claims, Shared, find_shared
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.fetch import RangeFetcher
-from headrace.client.checkpoint.sharing import SharedFolder, ShareLimits
+from headrace.client.checkpoint.sharing import ShareLimits
 from headrace.client.torch.checkpoint.hostshare import HostShare
 from headrace.client.torch.checkpoint.loading import Loading, Want
 from headrace.client.torch.checkpoint.metadata import parse_metadata
+from headrace.client.torch.checkpoint.opened import OpenCheckpoint
 from headrace.client.torch.checkpoint.places import can_open
 from headrace.client.torch.checkpoint.statistics import ReaderStatistics
-from headrace.core.digest import name_digest
 from headrace.core.errors import CorruptDataError, HeadraceError, NotFoundError
-from headrace.storage.opening import open_storage
-from headrace.storage.port import Storage
 
 _log = logging.getLogger("headrace.checkpoint")
 
@@ -55,6 +58,9 @@ class CheckpointReader(StorageReader):
         *,
         limits: FetchLimits | None = None,
         sharing: ShareLimits | None = _SHARING,
+        agents: Sequence[str] | str = (),
+        token: str | None = None,
+        ca_file: str | None = None,
         trusted: bool = False,
         extensions: ExtensionRegistry | None = None,
     ) -> None:
@@ -65,6 +71,10 @@ class CheckpointReader(StorageReader):
             limits: How its files are read.
             sharing: How ranks of one host share what several of them want, through memory; None:
                 each reads for itself.
+            agents: Addresses of agents to read through, or path or URL of a TOML file that lists
+                them, as of :class:`headrace.Loader`; what they cannot serve is read directly.
+            token: The agents' token; None reads the environment variable ``HEADRACE_TOKEN``.
+            ca_file: Certificates to trust for ``https`` agents, PEM.
             trusted: Load also objects whose pickles may run code when they are loaded; else
                 they are refused. Tensors never run code.
             extensions: Those by which pieces were transformed when they were saved, as for
@@ -74,10 +84,10 @@ class CheckpointReader(StorageReader):
         self._url = os.fspath(url)
         self._limits = limits or FetchLimits()
         self._sharing = sharing
-        self._folder: SharedFolder | None = None
+        self._agents = agents_of(agents, token=token, ca_file=ca_file)
         self._trusted = trusted
         self._transforms = _StorageReaderTransforms(extensions)
-        self._storage: Storage | None = None
+        self._checkpoint: OpenCheckpoint | None = None
         self._metadata = Metadata({})
         self._pieces: dict[MetadataIndex, _StorageInfo] = {}
         self._numbers: dict[MetadataIndex, int] = {}
@@ -124,7 +134,9 @@ class CheckpointReader(StorageReader):
             raise self._metadata_error  # some ranks would go on by other metadata than others
         name = METADATA if rank is None else f"__{rank}{METADATA}"
         try:
-            metadata = parse_metadata(self._read_metadata_file(name), f"{self._url}/{name}")
+            checkpoint = self._opened()
+            data = checkpoint.read_shared(name) if rank is None else checkpoint.read(name)
+            metadata = parse_metadata(data, f"{self._url}/{name}")
         except NotFoundError:
             raise
         except HeadraceError as error:
@@ -148,9 +160,10 @@ class CheckpointReader(StorageReader):
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         """Return the plan with what this rank wants, if it can share it with others."""
-        if self._folder is None:
+        folder = self._opened().folder
+        if folder is None:
             return plan
-        return replace(plan, storage_data=self._claims(self._folder.host, plan.items))
+        return replace(plan, storage_data=self._claims(folder.host, plan.items))
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
         """Return the plans with what ranks share on each host."""
@@ -167,7 +180,7 @@ class CheckpointReader(StorageReader):
         """
         begin = time.perf_counter()
         wants = [self._want(item) for item in plan.items]
-        fetcher = RangeFetcher(self._opened(), self._limits)
+        fetcher = RangeFetcher(self._opened().source, self._limits)
         loading = Loading(
             planner,
             fetcher,
@@ -178,7 +191,7 @@ class CheckpointReader(StorageReader):
         try:
             shared_bytes = self._load(loading, wants, plan.storage_data)
         finally:
-            self._leave()
+            self._opened().leave()
         self._statistics = ReaderStatistics(
             items=len(wants),
             load_s=time.perf_counter() - begin,
@@ -196,21 +209,21 @@ class CheckpointReader(StorageReader):
 
     def close(self) -> None:
         """Let go of the store; another load opens it again."""
-        storage, self._storage = self._storage, None
-        if storage is not None:
-            storage.close()
-        self._leave()
+        checkpoint, self._checkpoint = self._checkpoint, None
+        if checkpoint is not None:
+            checkpoint.close()
         self._pieces = {}
         self._metadata_error = None
 
-    def _leave(self) -> None:
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            folder.leave()
+    def _opened(self) -> OpenCheckpoint:
+        if self._checkpoint is None:
+            self._checkpoint = OpenCheckpoint(self._url, self._agents, self._sharing)
+        return self._checkpoint
 
     def _load(self, loading: Loading, wants: Sequence[Want], shared: Shared | None) -> int:
         """Load everything and return how much of it others had read [bytes]."""
-        if shared is None or self._folder is None or self._sharing is None:
+        folder = self._opened().folder
+        if shared is None or folder is None or self._sharing is None:
             loading.load(wants)
             return 0
         common = set(shared.pieces.tolist())
@@ -223,38 +236,22 @@ class CheckpointReader(StorageReader):
             else:
                 private.append(want)
         ranges = [Want.place_of(info) for info in self._pieces.values()]
-        share = HostShare(self._folder, shared, ranges, self._sharing)
+        share = HostShare(folder, shared, ranges, self._sharing)
         share.load(loading, private, by_piece)
         return share.taken_bytes
 
     def _claims(self, host: str, items: Sequence[ReadItem]) -> Claims:
         wanted: Counter[int] = Counter()
         for item in items:
+            want = self._want(item)
             kind = self._metadata.state_dict_metadata[item.storage_index.fqn]
-            itemsize = kind.properties.dtype.itemsize if hasattr(kind, "properties") else 0
-            number = self._numbers[item.storage_index]
-            wanted[number] += self._want(item).expected_bytes(itemsize)
+            itemsize = (
+                kind.properties.dtype.itemsize if isinstance(kind, TensorStorageMetadata) else 0
+            )
+            wanted[self._numbers[item.storage_index]] += want.expected_bytes(itemsize)
         return Claims(
             host, np.array(list(wanted), np.int64), np.array(list(wanted.values()), np.int64)
         )
-
-    def _opened(self) -> Storage:
-        if self._storage is None:
-            self._storage = open_storage(self._url)
-        return self._storage
-
-    def _read_metadata_file(self, name: str) -> bytes:
-        storage = self._opened()
-        if self._sharing is None or name != METADATA or not _has_others_here():
-            return storage.read(name)
-        info = storage.stat(name)
-        key = name_digest(f"{storage.url}/{info.version}/{info.size}".encode())
-        try:
-            self._folder = SharedFolder(key, self._sharing)
-        except OSError as error:
-            _log.warning("%s; ranks of this host read each for itself", error)
-            return storage.read(name)
-        return bytes(self._folder.read_once("metadata", info.size, lambda: storage.read(name)))
 
     def _want(self, item: ReadItem) -> Want:
         info = self._pieces.get(item.storage_index)
@@ -264,13 +261,3 @@ class CheckpointReader(StorageReader):
                 "damaged, or not all ranks had saved when it was written"
             )
         return Want(item, info)
-
-
-def _has_others_here() -> bool:
-    """Tell whether other ranks of this job may run on this host."""
-    return (
-        torch.distributed.is_available()
-        and torch.distributed.is_initialized()
-        and torch.distributed.get_world_size() > 1
-        and os.environ.get("LOCAL_WORLD_SIZE") != "1"
-    )

@@ -1,0 +1,90 @@
+"""A checkpoint while one load goes on: its store, agents beside it, and its host's memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+
+import torch
+
+from headrace.client.checkpoint.agentranges import AgentRanges
+from headrace.client.checkpoint.sharing import SharedFolder, ShareLimits
+from headrace.core.digest import name_digest
+from headrace.storage.opening import open_storage
+from headrace.storage.rangefile import ReadsRanges
+from headrace.wire.endpoint import Endpoint
+
+_log = logging.getLogger("headrace.checkpoint")
+
+
+class OpenCheckpoint:
+    """What a load reads through. For one thread but for ``source``."""
+
+    def __init__(self, url: str, agents: Sequence[Endpoint], sharing: ShareLimits | None) -> None:
+        """Open the store.
+
+        Args:
+            url: The checkpoint's folder.
+            agents: To read through; none: directly.
+            sharing: How to share with other ranks of the host; None: not at all.
+
+        Raises:
+            NotFoundError: there is no such folder.
+            StorageError: the store cannot be reached.
+        """
+        self._storage = open_storage(url)
+        self._sharing = sharing
+        self._agents: AgentRanges | None = None
+        if agents:
+            reader = f"{socket.gethostname()}/{os.environ.get('RANK', os.getpid())}"
+            self._agents = AgentRanges(self._storage, agents, reader=reader)
+        self.folder: SharedFolder | None = None
+        """The memory shared with other ranks of the host, once ``read_shared`` was called."""
+
+    @property
+    def source(self) -> ReadsRanges:
+        """What reads ranges of its files. Thread-safe."""
+        return self._agents or self._storage
+
+    def read(self, name: str) -> bytes:
+        """Return a whole file."""
+        return self.source.read(name, 0, self._storage.stat(name).size)
+
+    def read_shared(self, name: str) -> bytes:
+        """Return a whole file that all ranks read: one of each host does."""
+        if self._sharing is None or not _has_others_here():
+            return self.read(name)
+        info = self._storage.stat(name)
+        key = name_digest(f"{self._storage.url}/{name}/{info.version}/{info.size}".encode())
+        try:
+            self.folder = SharedFolder(key, self._sharing)
+        except OSError as error:
+            _log.warning("%s; ranks of this host read each for itself", error)
+            return self.read(name)
+        read = lambda: self.source.read(name, 0, info.size)  # noqa: E731
+        return bytes(self.folder.read_once("whole", info.size, read))
+
+    def leave(self) -> None:
+        """Let go of the memory shared with other ranks."""
+        folder, self.folder = self.folder, None
+        if folder is not None:
+            folder.leave()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.leave()
+        if self._agents is not None:
+            self._agents.close()
+        self._storage.close()
+
+
+def _has_others_here() -> bool:
+    """Tell whether other ranks of this job may run on this host."""
+    return (
+        torch.distributed.is_available()
+        and torch.distributed.is_initialized()
+        and torch.distributed.get_world_size() > 1
+        and os.environ.get("LOCAL_WORLD_SIZE") != "1"
+    )
