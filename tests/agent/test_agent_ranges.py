@@ -19,6 +19,7 @@ from headrace.agent.ranges.memory import FileName, Piece
 from headrace.agent.ranges.reading import RangeReading
 from headrace.agent.raw import ByteBudget
 from headrace.agent.roots import Located
+from headrace.agent.storages import OpenStores
 from headrace.core.errors import AgentUnavailableError, DeadlineError, RefusedError
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
@@ -304,7 +305,7 @@ def test_a_range_that_many_ask_for_at_once_is_read_once(folder: Path) -> None:
             return b"".join(found.parts)
 
     async def all_ask() -> list[bytes]:
-        reads = RangeReading(ByteBudget(1 << 20), lambda _: storage)
+        reads = RangeReading(ByteBudget(1 << 20), OpenStores(lambda _: storage))
         asking = [asyncio.ensure_future(ask(reads)) for _ in range(10)]
         await asyncio.sleep(0.05)
         asking.pop().cancel()
@@ -327,7 +328,7 @@ def test_a_read_that_hangs_keeps_nobody_longer_than_its_patience(
     storage = Gated(folder)
 
     async def ask_twice() -> bytes:
-        reads = RangeReading(ByteBudget(1 << 20), lambda _: storage)
+        reads = RangeReading(ByteBudget(1 << 20), OpenStores(lambda _: storage))
         for _ in range(3):
             with pytest.raises(DeadlineError, match="hang"):
                 async with reads.shared_read(piece(folder)):

@@ -158,6 +158,7 @@ class Agent:
             bytes_sent=engine.bytes_sent,
             cache=None if engine.fast.tier is None else engine.fast.tier.statistics(),
             ranges=self._service.ranges.statistics(),
+            copies=self._service.copying.statistics(),
             memory_used_bytes=queue.memory_used_bytes,
             memory_budget_bytes=queue.memory_budget_bytes,
             workers=self.config.workers,

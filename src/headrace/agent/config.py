@@ -28,7 +28,8 @@ class AgentConfig:
     """What every request but ``/healthz`` must show."""
 
     roots: tuple[Path, ...] = ()
-    """Directories whose files may be read; beside ``storages`` nothing else is."""
+    """Directories whose files may be read; beside ``storages`` nothing else is. Nothing is written
+    there but ``copies``."""
 
     storages: tuple[str, ...] = ()
     """URLs of remote stores' folders whose files may be read (``hdfs://…``)."""
@@ -65,6 +66,10 @@ class AgentConfig:
     range_memory_bytes: int = 1 << 30
     """Ranges of files that are kept for leases, such as hot parts of checkpoints; 0: none
     [bytes]."""
+
+    copies: int = 4
+    """Groups of checkpoints' chunks that are copied at the same time when a controller asks for it,
+    into ``.headrace/staging`` of a root and nowhere else; 0: none."""
 
     worker_memory_bytes: int = 2 << 30
     """Address space of one worker beyond libraries and shared memory [bytes]."""
@@ -103,6 +108,7 @@ class AgentConfig:
             ("memory_bytes", 1 << 20),
             ("raw_memory_bytes", 1 << 20),
             ("range_memory_bytes", 0),
+            ("copies", 0),
             ("worker_memory_bytes", 64 << 20),
             ("task_s", 0.1),
             ("idle_job_s", 1),

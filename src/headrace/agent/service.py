@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.agent.answer import FrameStream, RawSource
 from headrace.agent.config import AgentConfig
+from headrace.agent.copying import Copying
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import ServedJob
 from headrace.agent.ranges.service import STATUSES as RANGE_STATUSES
@@ -20,6 +21,7 @@ from headrace.agent.raw import ByteBudget, RawReader
 from headrace.agent.registry import MAX_STEP, Registry, UnsupportedError
 from headrace.agent.roots import OutsideRootsError
 from headrace.agent.statistics import AgentStatistics
+from headrace.agent.storages import OpenStores
 from headrace.agent.threads import DaemonThreads
 from headrace.wire.messages import (
     FetchRequest,
@@ -63,11 +65,20 @@ class Service:
         self._registry = Registry(engine, config, unix_socket=unix_socket, weight=weight)
         self._statistics = statistics
         self._source = RawSource(RawReader(), ByteBudget(config.raw_memory_bytes))
+        self._stores = OpenStores()
         self.ranges = RangeService(
             config,
             self._registry.roots,
             engine.clock,
+            stores=self._stores,
             budget=self._source.budget,
+            threads=engine.threads,
+        )
+        self.copying = Copying(
+            config.copies,
+            self._registry.roots,
+            engine.clock,
+            stores=self._stores,
             threads=engine.threads,
         )
         self._index_turns = asyncio.Semaphore(INDEXES_AT_ONCE)
@@ -88,6 +99,7 @@ class Service:
             Route("/v1/jobs/{job}/fetch", self._fetch, methods=["POST"]),
             Route("/v1/jobs/{job}/index/{source:int}", self._index, methods=["GET"]),
             *self.ranges.routes(),
+            *self.copying.routes(),
         ]
         return application(routes, token=self._token, service="agent", statuses=_STATUSES)
 
@@ -101,6 +113,8 @@ class Service:
         """Start no more reads, and close what was read."""
         self._source.reader.close()
         self.ranges.close()
+        self.copying.close()
+        self._stores.close()
         self._registry.close()
 
     async def _healthz(self, _: Request) -> Response:

@@ -30,6 +30,20 @@ class RangeStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that were given what was just being read for another."""
 
 
+class CopyStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Chunks of checkpoints that an agent copied: counts since its start, levels now."""
+
+    running: int
+    """Calls that are being answered."""
+
+    chunks: int
+    read_bytes: int
+    """Asked of the source [bytes]."""
+
+    failed: int
+    """Calls that ended with an error, or whose client left."""
+
+
 class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Answer of ``GET /v1/statistics``: counts since the start, levels now."""
 
@@ -71,6 +85,7 @@ class AgentStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The fast tier; None where there is none."""
 
     ranges: RangeStatistics
+    copies: CopyStatistics
     bytes_sent: int
     memory_used_bytes: int
     memory_budget_bytes: int

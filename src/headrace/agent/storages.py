@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from headrace.agent.roots import Located, open_located
@@ -14,6 +16,9 @@ from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 
 log = logging.getLogger("headrace.agent.storages")
+
+MOST_OPEN = 16
+"""Stores that are kept open although nobody uses them at the moment."""
 
 
 class SharedStorages:
@@ -61,6 +66,45 @@ class SharedStorages:
             left, self._open, self._users = list(self._open.values()), {}, {}
         for storage in left:
             storage.close()
+
+
+class OpenStores:
+    """Stores of places, the last used ones kept open. Thread-safe; opening one may block."""
+
+    def __init__(self, open_place: Callable[[Located], Storage] = open_located) -> None:
+        self._shared = SharedStorages(open_place)
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[Located, None] = OrderedDict()
+
+    @contextmanager
+    def opened(self, place: Located) -> Iterator[Storage]:
+        """Open a place for a moment.
+
+        Raises:
+            HeadraceError: it cannot be opened.
+        """
+        storage = self._shared.take(place)
+        try:
+            self._keep(place)
+            yield storage
+        finally:
+            self._shared.give_back(place)
+
+    def close(self) -> None:
+        """Close all."""
+        self._shared.close()
+
+    def _keep(self, place: Located) -> None:
+        with self._lock:
+            is_new, old = place not in self._recent, None
+            self._recent[place] = None
+            self._recent.move_to_end(place)
+            if len(self._recent) > MOST_OPEN:
+                old, _ = self._recent.popitem(last=False)
+        if is_new:
+            self._shared.take(place)
+        if old is not None:
+            self._shared.give_back(old)
 
 
 async def warn_of_unreachable(urls: Sequence[str], threads: DaemonThreads) -> None:

@@ -68,6 +68,7 @@ class Given:
     workers: int | None
     memory: int
     range_memory: int
+    copies: int
     worker_memory: int
     task_seconds: float
     lead_seconds: float
@@ -114,7 +115,7 @@ def _require_form(path: Path, key: str, value: object) -> None:
 def _form_of(key: str) -> tuple[type | UnionType, str]:
     if key in _LISTS or key in _TEXTS:
         return str, "text"
-    if key in ("workers", "ready-fd"):
+    if key in ("workers", "copies", "ready-fd"):
         return int, "a whole number"
     return str | int | float, "text or a number"
 
@@ -184,6 +185,14 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     default="1GiB",
     show_default=True,
     help="For ranges of files that are kept while a lease lasts; 0: none are.",
+)
+@click.option(
+    "--copies",
+    type=click.IntRange(0, 64),
+    default=4,
+    show_default=True,
+    help="Groups of checkpoints' chunks that are copied at once for a controller, into "
+    ".headrace/staging of a root or store and nowhere else; 0: none.",
 )
 @click.option(
     "--worker-memory", type=ByteSize(), default="2GiB", show_default=True, help="Of one worker."
@@ -293,6 +302,7 @@ def _config(options: Given) -> AgentConfig:
         tls=tls_files(options.tls_cert, options.tls_key),
         memory_bytes=options.memory,
         range_memory_bytes=options.range_memory,
+        copies=options.copies,
         worker_memory_bytes=options.worker_memory,
         task_s=options.task_seconds,
         lead_s=options.lead_seconds,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Lock
 from typing import TypeVar
 
 from headrace.agent.ranges.memory import FileName, Piece, Versioned
 from headrace.agent.raw import ByteBudget
-from headrace.agent.roots import Located, open_located
-from headrace.agent.storages import SharedStorages
+from headrace.agent.storages import OpenStores
 from headrace.agent.threads import DaemonThreads
 from headrace.core.errors import CallerError, DeadlineError
 from headrace.storage.port import Storage
@@ -23,9 +20,6 @@ T = TypeVar("T")
 
 READS_AT_ONCE = 16
 """Reads for those who ask; leases read with as many threads of their own."""
-
-MOST_OPEN = 16
-"""Stores that are kept open although nobody reads from them at the moment."""
 
 PATIENCE_S = 60.0
 """Longest wait of one who asks [s]."""
@@ -37,45 +31,6 @@ class ChangedError(CallerError):
 
 class BeyondEndError(CallerError):
     """A range ends beyond the end of its file."""
-
-
-class OpenStores:
-    """Stores of places, the last used ones kept open. Thread-safe; opening one may block."""
-
-    def __init__(self, open_place: Callable[[Located], Storage]) -> None:
-        self._shared = SharedStorages(open_place)
-        self._lock = Lock()
-        self._recent: OrderedDict[Located, None] = OrderedDict()
-
-    @contextmanager
-    def opened(self, place: Located) -> Iterator[Storage]:
-        """Open a place for a moment.
-
-        Raises:
-            HeadraceError: it cannot be opened.
-        """
-        storage = self._shared.take(place)
-        try:
-            self._keep(place)
-            yield storage
-        finally:
-            self._shared.give_back(place)
-
-    def close(self) -> None:
-        """Close all."""
-        self._shared.close()
-
-    def _keep(self, place: Located) -> None:
-        with self._lock:
-            is_new, old = place not in self._recent, None
-            self._recent[place] = None
-            self._recent.move_to_end(place)
-            if len(self._recent) > MOST_OPEN:
-                old, _ = self._recent.popitem(last=False)
-        if is_new:
-            self._shared.take(place)
-        if old is not None:
-            self._shared.give_back(old)
 
 
 @dataclass(slots=True)
@@ -92,14 +47,12 @@ class RangeReading:
 
     Args:
         budget: Lends the bytes that are on their way to those who ask.
-        open_place: Opens a store; may block.
+        stores: Where they are read.
     """
 
-    def __init__(
-        self, budget: ByteBudget, open_place: Callable[[Located], Storage] = open_located
-    ) -> None:
+    def __init__(self, budget: ByteBudget, stores: OpenStores) -> None:
         self._budget = budget
-        self._stores = OpenStores(open_place)
+        self._stores = stores
         self._asked = DaemonThreads(READS_AT_ONCE, "headrace-ranges")
         self._leased = DaemonThreads(READS_AT_ONCE, "headrace-preloads")
         self._flights: dict[Piece, _Flight] = {}
@@ -152,7 +105,6 @@ class RangeReading:
             threads.shutdown(wait=False, cancel_futures=True)
         for task in self._tasks:
             task.cancel()
-        self._stores.close()
 
     def _begin(self, wanted: Piece) -> _Flight:
         flight = _Flight(asyncio.get_running_loop().create_future())

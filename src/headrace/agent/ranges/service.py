@@ -18,6 +18,7 @@ from headrace.agent.ranges.reading import BeyondEndError, ChangedError, RangeRea
 from headrace.agent.raw import ByteBudget
 from headrace.agent.roots import Located, Roots
 from headrace.agent.statistics import RangeStatistics
+from headrace.agent.storages import OpenStores
 from headrace.agent.threads import DaemonThreads
 from headrace.core.clock import Clock
 from headrace.core.errors import HeadraceError, NotFoundError
@@ -38,7 +39,7 @@ MOST_RANGES = 16_384
 LONGEST_LEASE_S = 86_400.0
 """A lease that lasts longer is to be renewed [s]."""
 
-BELIEVED_S = 5.0
+BELIEVED_S = 2.0
 """How long after a look at a file it is taken for the one that is kept [s]."""
 
 _PIECE_BYTES = 1 << 20
@@ -53,6 +54,7 @@ class RangeService:
         config: Of the agent.
         roots: What may be read.
         clock: Measures leases.
+        stores: What is opened there.
         budget: Lends the bytes that are on their way to those who ask.
         threads: For looking at paths.
     """
@@ -63,6 +65,7 @@ class RangeService:
         roots: Roots,
         clock: Clock,
         *,
+        stores: OpenStores,
         budget: ByteBudget,
         threads: DaemonThreads,
     ) -> None:
@@ -70,7 +73,7 @@ class RangeService:
         self._clock = clock
         self._threads = threads
         self._memory = RangeMemory(config.range_memory_bytes)
-        self._reading = RangeReading(budget)
+        self._reading = RangeReading(budget, stores)
         self._leases = RangeLeases(self._memory, self._reading, clock)
         self._requests = self._sent_bytes = self._kept_bytes = 0
 
@@ -89,7 +92,7 @@ class RangeService:
         await self._leases.run()
 
     def close(self) -> None:
-        """Start no more reads, and close the stores."""
+        """Start no more reads."""
         self._reading.close()
 
     def statistics(self) -> RangeStatistics:
