@@ -184,6 +184,8 @@ def test_a_universal_checkpoint_is_loaded_by_any_number(root: Path) -> None:
     assert {piece.shape for piece in pieces if piece.name == "param"} == {(6000,), (20,)}
     (root / name / "zero/b/fp32.pt").unlink()
     assert found(root, name).missing == "no zero/b/fp32.pt yet"
+    with pytest.raises(CorruptDataError, match=r"no zero/b/fp32\.pt yet; wait"):
+        readers(root, 4, name)
 
 
 def test_who_reads_experts_is_not_guessed(root: Path) -> None:

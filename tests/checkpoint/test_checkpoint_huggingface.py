@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
+from headrace.checkpoint.find import find_checkpoints
 from headrace.checkpoint.huggingface import HuggingFaceLayout
 from headrace.checkpoint.layout import Checkpoint, Folder
 from headrace.checkpoint.safetensors_folder import SafetensorsLayout, step_of
@@ -102,6 +103,31 @@ def test_a_shard_that_is_still_written_is_missing_at_each_length(root: Path) -> 
     for length in range(len(whole)):
         shard.write_bytes(whole[:length])
         assert f"{SHARDS[0]} has {length} bytes" in recognised(root, "checkpoint-20").missing
+
+
+class CountingStorage(LocalStorage):
+    """Records which files are read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.reads: list[str] = []
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        self.reads.append(path)
+        return super().read(path, offset, length)
+
+
+def test_shards_that_were_found_whole_are_not_looked_into_again(root: Path) -> None:
+    storage = CountingStorage(root)
+
+    def reads_of_shards() -> int:
+        HuggingFaceLayout().recognise(storage, folder_of(root, "checkpoint-20"))
+        return sum(path.endswith(".safetensors") for path in storage.reads)
+
+    assert reads_of_shards() == 2
+    assert reads_of_shards() == 2
+    (root / "checkpoint-20" / SHARDS[0]).touch()
+    assert reads_of_shards() == 3
 
 
 def test_a_shard_that_is_damaged_is_not_waited_for(root: Path) -> None:
@@ -255,3 +281,62 @@ def test_a_folder_without_models_is_neither(tmp_path: Path) -> None:
 )
 def test_a_step_is_told_by_a_folders_name(name: str, step: int | None) -> None:
     assert step_of(name) == step
+
+
+def test_what_a_real_trainer_saves_is_recognised_and_its_marker_is_written_last(
+    tmp_path: Path,
+) -> None:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=32, num_hidden_layers=1, **sizes))
+    tokens = torch.arange(8)
+    Trainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(tmp_path),
+            use_cpu=True,
+            max_steps=2,
+            save_steps=1,
+            report_to=[],
+            disable_tqdm=True,
+            per_device_train_batch_size=1,
+        ),
+        train_dataset=[{"input_ids": tokens, "labels": tokens}] * 4,
+    ).train()
+    storage = LocalStorage(tmp_path)
+    checkpoints = find_checkpoints(storage)
+    assert [(one.step, one.layout, one.missing) for one in checkpoints] == [
+        (1, "huggingface", ""),
+        (2, "huggingface", ""),
+    ]
+    newest = checkpoints[-1]
+    pieces = HuggingFaceLayout().pieces(storage, newest)
+    weights = {piece.name: piece for piece in pieces}
+    for name, tensor in load_file(tmp_path / newest.path / "model.safetensors").items():
+        piece = weights[name]
+        read = storage.read(newest.file_path(piece.file), piece.offset, piece.length)
+        assert read == tensor.tobytes()
+    written = sorted((tmp_path / newest.path).iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert written[-1].name == newest.marker == "trainer_state.json"
+    roles = {file.path: file.role for file in newest.files}
+    assert (roles["optimizer.pt"], roles["rng_state.pth"]) == ("optimizer", "state")
+
+
+def test_a_real_model_in_shards_is_recognised_and_its_index_is_written_last(
+    tmp_path: Path,
+) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=320, num_hidden_layers=2, **sizes))
+    model.save_pretrained(tmp_path / "model", max_shard_size="25KB")
+    (checkpoint,) = find_checkpoints(LocalStorage(tmp_path))
+    assert (checkpoint.layout, checkpoint.missing, checkpoint.marker) == ("huggingface", "", INDEX)
+    shards = [file for file in checkpoint.files if file.role == "weights"]
+    assert len(shards) > 1
+    written = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "model").iterdir()}
+    assert all(written[shard.path] <= written[INDEX] for shard in shards)
+    pieces = HuggingFaceLayout().pieces(LocalStorage(tmp_path), checkpoint)
+    assert {piece.name for piece in pieces} == set(model.state_dict())

@@ -93,6 +93,8 @@ def test_a_tracker_that_holds_no_iteration_is_refused(root: Path) -> None:
 def test_a_file_that_lacks_is_named(root: Path, name: str) -> None:
     (root / NAME / "mp_rank_01_000" / name).unlink()
     assert found(root).missing == f"no {name} of tensor parallel rank 1 in stage 0 yet"
+    with pytest.raises(CorruptDataError, match=f"no {name}.*wait"):
+        readers(root, 4)
 
 
 def test_replicas_read_the_model_and_the_first_of_them_the_optimizer(root: Path) -> None:

@@ -38,7 +38,7 @@ from headrace.checkpoint.layout import (
 from headrace.checkpoint.pointers import pointer_beside, read_pointer
 from headrace.checkpoint.safetensors_folder import step_of, whole_file
 from headrace.checkpoint.torchfile import pieces_of_files
-from headrace.core.errors import CallerError
+from headrace.core.errors import CallerError, CorruptDataError
 from headrace.storage.port import Storage
 
 POINTER, UNIVERSAL_POINTER = "latest", "latest_universal"
@@ -101,6 +101,11 @@ class DeepSpeedLayout:
             raise CallerError(
                 f"{checkpoint.path} has files of experts, such as {found.experts[0]}; which ranks "
                 "read them cannot be told from a checkpoint of DeepSpeed"
+            )
+        absent = _absent(found)
+        if absent:
+            raise CorruptDataError(
+                f"{checkpoint.path}: {absent}; wait until it is written, or use another"
             )
         if found.parameters:
             return list(_universal_readings(checkpoint, found, world_size))

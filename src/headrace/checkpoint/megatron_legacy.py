@@ -89,6 +89,11 @@ class MegatronLegacyLayout:
     ) -> Sequence[Reading]:
         """Return that each file is read whole, by the ranks that this module states."""
         parts = _parts(file.path for file in checkpoint.files)
+        absent = _absent(parts)
+        if absent:
+            raise CorruptDataError(
+                f"{checkpoint.path}: {absent}; wait until it is written, or use another"
+            )
         grid = grid_of(
             world_size,
             tensors=1 + max(tensor for tensor, _ in parts),

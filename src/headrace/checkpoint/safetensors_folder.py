@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from headrace.checkpoint.layout import (
     Checkpoint,
@@ -16,12 +19,19 @@ from headrace.checkpoint.layout import (
     Piece,
     Reading,
 )
-from headrace.checkpoint.safetensors import DTYPES, Header, ShortFileError, read_headers
+from headrace.checkpoint.safetensors import (
+    DTYPES,
+    Header,
+    ShortFileError,
+    read_header,
+    read_headers,
+)
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import FileInfo, Storage
 
 SUFFIX = ".safetensors"
 
+_PARALLEL_HEADERS = 16
 _STEP = re.compile(r"(?:^|[-_])(?:step|iter|checkpoint)[-_]?(\d{1,18})$")
 
 
@@ -90,6 +100,8 @@ def tensors_of(storage: Storage, checkpoint: Checkpoint, files: Iterable[str]) -
 def shortfall(storage: Storage, path: str, files: Sequence[FileInfo]) -> str:
     """Return which file of a folder does not yet hold all that its header names; empty: none.
 
+    A file that was found whole is not looked into again as long as it is the same.
+
     Args:
         storage: Where they are.
         path: The folder's.
@@ -98,12 +110,14 @@ def shortfall(storage: Storage, path: str, files: Sequence[FileInfo]) -> str:
     Raises:
         CorruptDataError: a header is damaged otherwise.
     """
-    infos = [FileInfo(f"{path}/{f.path}" if path else f.path, f.size, f.version) for f in files]
-    try:
-        read_headers(storage, infos)
-    except ShortFileError as error:
-        return str(error)
-    return ""
+    shards = [
+        _Shard(storage.url, f"{path}/{f.path}" if path else f.path, f.size, f.version, storage)
+        for f in files
+    ]
+    if not shards:
+        return ""
+    with ThreadPoolExecutor(min(_PARALLEL_HEADERS, len(shards))) as pool:
+        return next(filter(None, pool.map(_shortfall_of, shards)), "")
 
 
 def whole_file(file: CheckpointFile, ranks: range, what: str) -> Reading:
@@ -120,6 +134,26 @@ def step_of(path: str) -> int | None:
     """Return the step that a folder's name ends with, such as ``step-100``; None: it has none."""
     found = _STEP.search(path.rpartition("/")[2])
     return None if found is None else int(found.group(1))
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """A file as it was at one time, however often it is asked for."""
+
+    url: str
+    path: str
+    size: int
+    version: str
+    storage: Storage = field(compare=False)
+
+
+@lru_cache(maxsize=4096)
+def _shortfall_of(shard: _Shard) -> str:
+    try:
+        read_header(shard.storage, FileInfo(shard.path, shard.size, shard.version))
+    except ShortFileError as error:
+        return str(error)
+    return ""
 
 
 def _pieces(file: str, header: Header) -> list[Piece]:
