@@ -153,7 +153,7 @@ def test_a_directory_without_agents_is_left_alone_and_says_why(folder: Path) -> 
     with closing(Journal(None)) as journal:
         desk = HotspotDesk(journal, read=read_hot_files, opened=open_carrier, limits=LIMITS)
         asked = HotspotAsked(url=str(folder), world_size=100, files=("hot",))
-        assert "no replicas, and no agents" in desk.plan(asked).files[0].reason
+        assert "there are no agents to hold copies" in desk.plan(asked).files[0].reason
         desk.close()
 
 

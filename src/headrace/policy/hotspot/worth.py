@@ -93,6 +93,8 @@ def _plan_file(file: HotFile, now: Now, going: _Plan) -> Wanted:
 def _useful(file: HotFile, now: Now, going: _Plan) -> tuple[int, str]:
     """Return how many copies readers could use, and the store could have made in time."""
     limits, figures = going.limits, going.figures
+    if not figures.replicates and not figures.nodes:
+        return now.original, "the store keeps no replicas, and there are no agents to hold copies"
     by_readers = math.ceil(file.readers / limits.readers_per_copy)
     fitting = going.free_bytes // max(_copied(file, figures), 1)
     by_space = now.original + int(min(max(fitting, 0.0), by_readers))
@@ -112,7 +114,7 @@ def _useful(file: HotFile, now: Now, going: _Plan) -> tuple[int, str]:
 
 def _who(figures: Figures) -> str:
     if not figures.replicates:
-        return f"{figures.nodes} agents" if figures.nodes else "no replicas, and no agents,"
+        return f"{figures.nodes} agents"
     return f"{figures.nodes} nodes that serve {figures.transfers_per_node:.1f} transfers each"
 
 

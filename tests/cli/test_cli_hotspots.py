@@ -1,0 +1,199 @@
+"""``headrace announce`` and ``leases``, with a controller and alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.hotspots import headline
+from headrace.cli.main import run
+from headrace.controller.local import LocalController
+from headrace.devhdfs.cluster import Cluster
+from headrace.storage.hdfs import HdfsStorage
+from headrace.wire.hotspots import HotspotFile, HotspotView
+
+OWN = 2
+RANKS = ("--world-size", "100000", "--file", "hot", "--eta", "60s")
+
+
+@pytest.fixture(scope="module")
+def controller() -> Iterator[LocalController]:
+    with LocalController() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("HEADRACE_CONTROLLER", raising=False)
+
+
+@pytest.fixture
+def known(controller: LocalController, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CONTROLLER", controller.address)
+    monkeypatch.setenv("HEADRACE_TOKEN", controller.token)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "hot").write_bytes(bytes(1000))
+    return tmp_path
+
+
+@pytest.fixture
+def hot_dir(hdfs_dir: str, hdfs: Cluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hdfs.config_dir))
+    with closing(HdfsStorage(hdfs_dir)) as storage:
+        storage.write("hot", os.urandom(100_000))
+    return hdfs_dir
+
+
+def copies(url: str) -> int:
+    with closing(HdfsStorage(url)) as storage:
+        return storage.replication("hot")
+
+
+def until(what: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    ends = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < ends, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.mark.usefixtures("known")
+def test_an_announcement_is_listed_until_it_is_released(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["announce", str(folder), *RANKS, "--job", "llm", "--wait", "--json", "-"]) == 0
+    said = capsys.readouterr()
+    view = json.loads(said.out)
+    assert (view["state"], view["world_size"]) == ("skipped", 100000)
+    assert "keeps no journal" in said.err
+    assert run(["leases"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert view["id"] in lines[1]
+    assert "llm" in lines[1]
+    assert "no agents to hold copies" in lines[2]
+    assert max(len(line) for line in lines[:2]) <= 80
+    assert run(["leases", "--release", view["id"]]) == 0
+    assert capsys.readouterr().out == "no leases\n"
+    assert run(["leases", "--release", "never"]) == 3
+    assert "it is over, or never was" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("known")
+def test_a_dry_run_announces_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["announce", str(folder), *RANKS, "--dry-run"]) == 0
+    assert "no agents to hold copies" in capsys.readouterr().out
+    assert run(["leases"]) == 0
+    assert capsys.readouterr().out == "no leases\n"
+
+
+@pytest.mark.usefixtures("known")
+def test_a_checkpoint_that_cannot_be_read_is_a_bad_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["announce", str(tmp_path / "no"), "--world-size", "4", "--wait"]) == 1
+    assert "no directory at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--world-size", "0"], "world-size"),
+        (["--world-size", "4", "--hosts", "5"], "hosts=5"),
+        (["--world-size", "4", "--wait"], "leave it out, or give --controller"),
+        (["--world-size", "4", "--lease", "90d"], "renew the lease"),
+    ],
+)
+def test_calls_that_make_no_sense_are_refused(
+    folder: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["announce", str(folder), *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_controller_copies_are_held_while_the_command_runs(
+    hot_dir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "told.json"
+    assert run(["announce", hot_dir, *RANKS, "--lease", "4s", "--json", str(target)]) == 0
+    (file,) = json.loads(target.read_text())["files"]
+    assert (file["original"], file["wanted"], file["live"]) == (OWN, 3, 3)
+    said = capsys.readouterr()
+    assert "2 → 3" in said.out
+    assert "raising" in said.err
+    assert copies(hot_dir) == OWN
+    assert not list((tmp_path / "state").rglob("*.db*"))
+
+
+def test_a_command_that_is_ended_gives_back_and_one_that_is_killed_leaves_it_to_leases(
+    hot_dir: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "headrace", "announce", hot_dir, *RANKS]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ended:
+        until(lambda: copies(hot_dir) == 3)
+        assert run(["leases"]) == 0
+        assert f"process {ended.pid} holds copies, and runs" in capsys.readouterr().err
+        ended.send_signal(signal.SIGTERM)
+        assert ended.wait(20) == 130
+    assert copies(hot_dir) == OWN
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+        until(lambda: copies(hot_dir) == 3)
+        killed.kill()
+    assert copies(hot_dir) == 3
+    assert run(["leases"]) == 0
+    said = capsys.readouterr()
+    assert hot_dir[:10] in said.out
+    assert "all of it is given back" in said.err
+    assert copies(hot_dir) == OWN
+    assert run(["leases"]) == 0
+    assert capsys.readouterr().out == "no leases\n"
+
+
+def test_a_release_needs_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["leases", "--release", "x"]) == 2
+    assert "is for a controller's leases" in capsys.readouterr().err
+
+
+def test_progress_is_told_in_a_line() -> None:
+    file = HotspotFile(
+        path="a",
+        size=1,
+        hot_bytes=1,
+        readers=9,
+        wanted=9,
+        original=3,
+        live=5,
+        state="raising",
+        reason="9 readers",
+    )
+    view = HotspotView(
+        id="i",
+        job="",
+        url="hdfs://nn/ckpt",
+        world_size=9,
+        hosts=None,
+        state="raising",
+        reason="1 of 1 hot files get more copies",
+        ready_share=0.5,
+        ready_in_s=3.0,
+        announced_at=0.0,
+        hot_in_s=1.0,
+        expires_in_s=9.0,
+        kept=True,
+        files=(file,),
+    )
+    assert headline(view) == (
+        "i hdfs://nn/ckpt: raising, 50 % ready, all in 3.00 s; 1 of 1 hot files get more copies"
+    )
