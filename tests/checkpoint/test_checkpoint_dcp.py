@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -385,6 +386,56 @@ def test_states_of_older_torch_are_read() -> None:
         TensorProperties.__getstate__ = older  # type: ignore[method-assign]
     (piece,) = pieces_of(parse_metadata(data, what=WHAT), what=WHAT)
     assert piece.dtype == "float16"
+
+
+def test_a_tensor_that_is_named_a_million_times_is_looked_at_once() -> None:
+    metadata = stored(torch.float32, (3000, 1), [((row, 0), (1, 1)) for row in range(3000)])
+    tensor = metadata.state_dict_metadata["t"]
+    metadata.state_dict_metadata.update({str(number): tensor for number in range(20_000)})
+    begin = time.monotonic()
+    with pytest.raises(CorruptDataError, match="not where they all are"):
+        parsed(metadata)
+    for number in range(20_000):
+        other = TensorStorageMetadata(tensor.properties, tensor.size, tensor.chunks)
+        metadata.state_dict_metadata[str(number)] = other
+    with pytest.raises(CorruptDataError, match="has the chunks of another tensor"):
+        parsed(metadata)
+    assert time.monotonic() - begin < 20
+
+
+def test_names_that_are_too_long_are_refused_in_short_messages() -> None:
+    metadata = stored(torch.float32, (3,), [((0,), (3,))])
+    metadata.state_dict_metadata["x" * 100_000] = BytesStorageMetadata()
+    with pytest.raises(CorruptDataError, match="a name of 100,000 letters") as refused:
+        parsed(metadata)
+    metadata = stored(torch.float32, (3,), [((0,), (3,))])
+    metadata.storage_data[MetadataIndex("x" * 100_000)] = _StorageInfo("a" * 5000, 0, 1)
+    with pytest.raises(CorruptDataError) as refused:
+        parsed(metadata)
+    assert len(str(refused.value)) < 500
+
+
+def test_a_job_without_ranks_is_refused(dcp_checkpoint: Callable[..., Path]) -> None:
+    storage, checkpoint = opened(dcp_checkpoint(4))
+    with pytest.raises(CallerError, match="at least 1"):
+        LAYOUT.readings(storage, checkpoint, 0)
+
+
+def test_metadata_is_read_once_while_it_stays_the_same(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(copied.parent)
+    reads: list[str] = []
+    read = LocalStorage.read
+    monkeypatch.setattr(
+        LocalStorage, "read", lambda self, path, *a: (reads.append(path), read(self, path, *a))[1]
+    )
+    for _ in range(3):
+        assert open_checkpoint(storage, "step-7").complete
+    assert reads == ["step-7/.metadata"]
+    (copied / ".metadata").write_bytes(b"")
+    with pytest.raises(CorruptDataError):
+        open_checkpoint(storage, "step-7")
 
 
 def test_a_transformed_shard_may_be_shorter_than_its_numbers() -> None:

@@ -62,6 +62,22 @@ def test_the_newest_is_last_and_one_that_is_damaged_says_so(runs: Path) -> None:
     assert seen[-1][0] == seen[-1][1] == len(seen)
 
 
+def test_a_checkpoint_that_is_removed_while_it_is_listed_is_left_out(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = LocalStorage.read
+
+    def late(self: LocalStorage, path: str, *range_: int) -> bytes:
+        if path == "a/step-9/.metadata":
+            shutil.rmtree(runs / "a/step-9")
+        return read(self, path, *range_)
+
+    monkeypatch.setattr(LocalStorage, "read", late)
+    found = find_checkpoints(LocalStorage(runs))
+    assert "a/step-9" not in [one.path for one in found]
+    assert "a/step-10" in [one.path for one in found]
+
+
 def test_only_what_is_below_the_folder_is_found(runs: Path) -> None:
     storage = LocalStorage(runs)
     assert [one.path for one in find_checkpoints(storage, "/b/")] == ["b/c/step-3"]

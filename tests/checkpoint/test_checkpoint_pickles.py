@@ -37,6 +37,12 @@ class Key:
     name: str
 
 
+class Loose:
+    """All of its fields have defaults."""
+
+    label = ""
+
+
 def size(numbers: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(numbers)
 
@@ -46,7 +52,9 @@ TABLE: Table = {
         kind=Box, fields={"inside": (object,), "label": (str,)}, order=("inside", "label")
     ),
     (HERE, "Key"): Class(kind=Key, fields={"name": (str,)}, is_key=True),
+    (HERE, "Loose"): Class(kind=Loose, fields={"label": (str,)}),
     (HERE, "size"): Function(size),
+    (HERE, "listed"): Function(list),
     (HERE, "NUMBER"): Constant(7),
     ("collections", "OrderedDict"): Function(OrderedDict),
 }
@@ -200,6 +208,31 @@ def test_a_key_that_is_shared_with_itself_sixty_times_is_not_hashed() -> None:
     with pytest.raises(CorruptDataError, match="no key"):
         read(doubled + b"0}h%cK\x01s." % 60)
     assert time.monotonic() - begin < 5
+
+
+LONG = b"]\x94(" + b"K\x01" * 100_000 + b"e"
+TEXT = b"X" + struct.pack("<I", 1_000_000) + b"x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (LONG + b"0" + (globally("listed") + b"h\x00\x85R0") * 100_000, "again and again"),
+        (TEXT + b"\x940}\x940" + b"h\x01h\x00Ns0" * 500_000, "again and again"),
+        (
+            b"}\x94(" + b"".join(b"J%sN" % struct.pack("<i", n) for n in range(100_000)) + b"u0"
+            + (globally("Loose") + b")\x81h\x00b0") * 100_000,
+            "again and again",
+        ),
+        (TEXT + b"\x94" + b"h\x00h\x00\x93" * 100_000, "a name is too long"),
+        (globally("size") + b"(" + b"K\x01" * 65 + b"t\x85R.", "not plain"),
+    ],
+)  # fmt: skip
+def test_a_long_value_is_not_worked_on_again_and_again(data: bytes, why: str) -> None:
+    begin = time.monotonic()
+    with pytest.raises(CorruptDataError, match=why):
+        read(data, opaque=True)
+    assert time.monotonic() - begin < 20
 
 
 def test_a_large_memo_index_costs_nothing() -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from math import prod
@@ -78,6 +78,7 @@ class DcpLayout:
         self, storage: Storage, checkpoint: Checkpoint, world_size: int
     ) -> Sequence[Reading]:
         """Return what each rank reads, by the rule that this module states."""
+        require_ranks(world_size)
         by_path = {file.path: file for file in checkpoint.files}
         names = metadata_files(by_path)
         if METADATA in names or not names:
@@ -89,6 +90,16 @@ class DcpLayout:
             ]
         _require_same_size(checkpoint, len(names), world_size)
         return list(_each_its_own(storage, checkpoint, [by_path[name] for name in names]))
+
+
+def require_ranks(world_size: int) -> None:
+    """Return if a job can have so many ranks.
+
+    Raises:
+        CallerError: it cannot.
+    """
+    if world_size < 1:
+        raise CallerError(f"a job of {world_size} ranks reads nothing; it has at least 1")
 
 
 def is_dcp(storage: Storage, path: str, infos: Mapping[str, FileInfo]) -> bool:
@@ -139,7 +150,7 @@ def needed_lengths(storage: Storage, path: str, metadata: Sequence[FileInfo]) ->
     """
     lengths: dict[str, int] = {}
     for info in metadata:
-        for name, length in _lengths(_MetadataFile.of(storage, path, info)).items():
+        for name, length in _lengths(storage, _join(path, info.path), info).items():
             lengths[name] = max(lengths.get(name, 0), length)
     return lengths
 
@@ -163,8 +174,8 @@ def stored_pieces(storage: Storage, checkpoint: Checkpoint) -> list[Piece]:
         CorruptDataError: the metadata is damaged or hostile, or a file is not there or too short.
     """
     infos = {f.path: FileInfo(f.path, f.size, f.version) for f in checkpoint.files}
-    metadata = [infos[name] for name in metadata_files(infos)]
-    found = [_pieces(_MetadataFile.of(storage, checkpoint.path, info)) for info in metadata]
+    metadata = metadata_files(infos)
+    found = [_pieces(storage, checkpoint.file_path(name), infos[name].size) for name in metadata]
     pieces = [piece for one in found for piece in one]
     short = shortfall(infos, lengths_of(pieces))
     if short or not metadata:
@@ -188,37 +199,32 @@ def reading_of(piece: Piece, ranks: range) -> Reading:
     )
 
 
-@dataclass(frozen=True)
-class _MetadataFile:
-    """Metadata as it was at one time, however often it is asked for."""
+@dataclass
+class _Noted:
+    """What is known of a version of a metadata file, for those who look again and again."""
 
-    url: str
-    path: str
-    size: int
-    version: str
-    storage: Storage = field(compare=False)
-
-    @classmethod
-    def of(cls, storage: Storage, folder: str, info: FileInfo) -> _MetadataFile:
-        return cls(storage.url, _join(folder, info.path), info.size, info.version, storage)
-
-    @property
-    def is_of_all(self) -> bool:
-        return self.path.rpartition("/")[2] == METADATA
-
-
-def _pieces(file: _MetadataFile) -> tuple[Piece, ...]:
-    if file.size > MOST_METADATA_BYTES:
-        raise CorruptDataError(
-            f"{file.path} has {file.size:,} bytes, more than the {MOST_METADATA_BYTES:,} that are "
-            "read of metadata; it is something else"
-        )
-    return _parsed(file.storage.read(file.path, 0, file.size), file.path, file.is_of_all)
+    lengths: Mapping[str, int] | None = None
 
 
 @lru_cache(maxsize=512)
-def _lengths(file: _MetadataFile) -> Mapping[str, int]:
-    return lengths_of(_pieces(file))
+def _noted(url: str, path: str, size: int, version: str) -> _Noted:  # noqa: ARG001 - they tell it
+    return _Noted()
+
+
+def _lengths(storage: Storage, path: str, info: FileInfo) -> Mapping[str, int]:
+    noted = _noted(storage.url, path, info.size, info.version)
+    if noted.lengths is None:
+        noted.lengths = lengths_of(_pieces(storage, path, info.size))
+    return noted.lengths
+
+
+def _pieces(storage: Storage, path: str, size: int) -> tuple[Piece, ...]:
+    if size > MOST_METADATA_BYTES:
+        raise CorruptDataError(
+            f"{path} has {size:,} bytes, more than the {MOST_METADATA_BYTES:,} that are read of "
+            "metadata; it is something else"
+        )
+    return _parsed(storage.read(path, 0, size), path, path.rpartition("/")[2] == METADATA)
 
 
 @lru_cache(maxsize=1)
@@ -246,8 +252,7 @@ def _each_its_own(
     for rank, file in enumerate(metadata):
         ranks = range(rank, rank + 1)
         yield whole_file(file, ranks, "metadata")
-        info = FileInfo(file.path, file.size, file.version)
-        for piece in _pieces(_MetadataFile.of(storage, checkpoint.path, info)):
+        for piece in _pieces(storage, checkpoint.file_path(file.path), file.size):
             yield reading_of(piece, ranks)
 
 

@@ -31,6 +31,9 @@ from headrace.core.errors import CorruptDataError
 _MOST_DIMENSIONS = 64
 """More than torch allows."""
 
+_MOST_LETTERS = 4096
+"""Of a tensor's or a file's name."""
+
 _NO_NAMES = frozenset({"", ".", ".."})
 
 _MOST_BYTES = 1 << 62
@@ -80,6 +83,10 @@ class _Check:
     def __init__(self, what: str, whole: bool) -> None:
         self._what = what
         self._whole = whole
+        self._seen: dict[int, _Stored] = {}
+        """Tensors that were looked at, by identity: a pickle may name one any number of times."""
+        self._chunks: set[int] = set()
+        """Identities of their lists of chunks."""
 
     def refuse(self, why: str) -> NoReturn:
         raise CorruptDataError(
@@ -95,6 +102,8 @@ class _Check:
     def _name(self, name: object) -> str:
         if type(name) is not str:
             self.refuse(f"that a {type(name).__name__} names a tensor")
+        if len(name) > _MOST_LETTERS:
+            self.refuse(f"that a tensor has a name of {len(name):,} letters")
         return name
 
     def _stored(self, name: str, value: object) -> _Stored:
@@ -103,6 +112,14 @@ class _Check:
         if type(value) is not Tensor:
             held = value.name if isinstance(value, Opaque) else type(value).__name__
             self.refuse(f"that {name!r} is a {held[:99]}, not a tensor or bytes")
+        if id(value) not in self._seen:
+            self._seen[id(value)] = self._looked_at(name, value)
+        return self._seen[id(value)]
+
+    def _looked_at(self, name: str, value: Tensor) -> _Stored:
+        if id(value.chunks) in self._chunks:
+            self.refuse(f"that {name!r} has the chunks of another tensor")
+        self._chunks.add(id(value.chunks))
         if not all(type(chunk) is Chunk for chunk in value.chunks):
             self.refuse(f"that parts of {name!r} are no chunks")
         self._require_parts(name, value)
@@ -143,7 +160,7 @@ class _Check:
     def piece(self, tensors: dict[str, _Stored], index: Index, place: Place) -> Piece:
         name, stored = index.fqn, tensors.get(index.fqn)
         if stored is None or index.offset not in stored.chunks:
-            self.refuse(f"where a chunk of {name!r} is that it does not describe otherwise")
+            self.refuse(f"where a chunk of {name[:99]!r} is that it does not describe otherwise")
         self._require_place(name, place)
         if stored.tensor is None or index.offset is None:
             return Piece(
@@ -208,4 +225,8 @@ def is_inside(path: str) -> bool:
 
     One with letters that cannot be printed, which may drive a terminal, does not count as a path.
     """
-    return path.isprintable() and not _NO_NAMES.intersection(path.split("/"))
+    return (
+        len(path) <= _MOST_LETTERS
+        and path.isprintable()
+        and not _NO_NAMES.intersection(path.split("/"))
+    )

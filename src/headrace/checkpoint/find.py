@@ -158,6 +158,8 @@ def _recognised(storage: Storage, folder: Folder) -> Iterator[Checkpoint]:
             found = layout.recognise(storage, folder)
         except CorruptDataError as error:
             found = _damaged(layout, folder, error)
+        except NotFoundError:  # it was removed since it was listed
+            return
         if found is not None:
             yield found
             return

@@ -25,6 +25,7 @@ from headrace.checkpoint.dcp import (
     is_dcp,
     needed_lengths,
     reading_of,
+    require_ranks,
     shortfall,
     stored_pieces,
 )
@@ -82,6 +83,7 @@ class MegatronDistLayout:
         self, storage: Storage, checkpoint: Checkpoint, world_size: int
     ) -> Sequence[Reading]:
         """Return what each rank reads, by the rule that this module states."""
+        require_ranks(world_size)
         shared = (METADATA, MARKER, _COMMON)
         found = [
             whole_file(file, range(world_size), "metadata" if file.path != _COMMON else _COMMON)

@@ -5,8 +5,9 @@ knows the operations which data needs, and makes nothing but plain values (numbe
 dictionaries, sets, tuples) and what a caller's table names. Nothing is imported, and no method of
 a value is called. So that a hash can neither recurse nor take forever, keys are plain or flat.
 
-Time and memory grow with the length of the data, by about 100 bytes for each byte at most: the
-caller bounds the length.
+Time and memory grow with the length of the data, by about 100 bytes for each byte at most, also
+where a pickle has the same large value copied or hashed over and over: the caller bounds the
+length.
 
 Source: Python's ``pickletools``, protocols 2 to 5, which are what torch writes.
 """
@@ -128,7 +129,14 @@ _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, 
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _TEXT = frozenset({str})
+_SIZED = frozenset({str, bytes})
 _DICTS = frozenset({dict, OrderedDict})
+_MOST_ITEMS = 64
+"""Of a tuple that is a key or an argument; torch allows no more dimensions."""
+
+_MOST_NAME = 1000
+"""Letters of a module and a name."""
+
 _STOP, _MEMOIZE, _NEWLINE = ord("."), 0x94, ord("\n")
 
 
@@ -157,6 +165,8 @@ class _Machine:
         self._classes = {one.kind: one for one in table.values() if isinstance(one, Class)}
         self._unfilled: set[int] = set()
         """Identities of instances that were made and lack their fields."""
+        self._left = 4 * len(data) + 1000
+        """Steps that may still be done with values that were made before, and may be long."""
 
     @property
     def position(self) -> int:
@@ -187,6 +197,11 @@ class _Machine:
             f"{self._what} is damaged at byte {self.position}: {why}; fetch the file again, or "
             "use another checkpoint"
         )
+
+    def _spend(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise self._damage("it has long values worked on again and again")
 
     # What is written in the pickle itself.
 
@@ -279,8 +294,11 @@ class _Machine:
 
     def _require_keys(self, values: list[Any]) -> None:
         if _TEXT.issuperset(map(type, values)):
+            self._spend(sum(map(len, values)) >> 6)
             return
         for value in values:
+            if type(value) in _SIZED:
+                self._spend(len(value) >> 6)
             if not self._is_key(value):
                 raise self._damage(f"a {type(value).__name__} is no key")
 
@@ -303,6 +321,8 @@ class _Machine:
         self._stack.append(self._find(module, name))
 
     def _find(self, module: str, name: str) -> object:
+        if len(module) + len(name) > _MOST_NAME:
+            raise self._damage("a name is too long")
         entry = self._table.get((module, name))
         if entry is not None:
             return entry.value if isinstance(entry, Constant) else entry
@@ -322,6 +342,7 @@ class _Machine:
             raise self._damage("it calls what is no function")
         if not function.takes_all and not all(map(_is_plain, arguments)):
             raise self._damage("a function is called with what is not plain")
+        self._spend(sum(len(one) for one in arguments if type(one) is list))
         self._stack.append(function.call(*arguments))
 
     def _make(self) -> None:
@@ -357,6 +378,7 @@ class _Machine:
             state = dict(zip(entry.order, state, strict=False))
         if type(state) is not dict or not entry.required <= state.keys():
             raise self._damage(f"the state of a {entry.kind.__name__} lacks fields")
+        self._spend(len(state))
         return state
 
     def _push_persistent(self) -> None:
@@ -370,11 +392,11 @@ class _Machine:
 
 
 def _is_plain(value: object) -> bool:
-    """Tell whether a value is a scalar, or a flat list or tuple of scalars."""
+    """Tell whether a value is a scalar, a flat list, or a flat tuple that is not long."""
+    if isinstance(value, tuple):
+        return len(value) <= _MOST_ITEMS and _SCALARS.issuperset(map(type, value))
     kind = type(value)
-    return kind in _SCALARS or (
-        isinstance(value, tuple | list) and _SCALARS.issuperset(map(type, value))
-    )
+    return kind in _SCALARS or (kind is list and _SCALARS.issuperset(map(type, value)))  # type: ignore[call-overload]
 
 
 _Operation = Callable[[_Machine], None]

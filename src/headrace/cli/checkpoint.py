@@ -22,6 +22,7 @@ from headrace.checkpoint.layout import Checkpoint, LayoutName
 from headrace.checkpoint.loadplan import LoadPlan, plan_load
 from headrace.cli.checkpoint_keeping import pin_command, prune_command, unpin_command
 from headrace.cli.outputs import json_option
+from headrace.core.errors import NotFoundError
 from headrace.report.document import write_json
 from headrace.report.units import bytes_, ratio, seconds
 from headrace.storage.opening import open_storage
@@ -155,7 +156,10 @@ def _opened(url: str) -> Iterator[tuple[Storage, Checkpoint]]:
 
 def _age_s(storage: Storage, checkpoint: Checkpoint) -> float | None:
     """Return how long ago the last of a checkpoint's files was written, by this host's clock."""
-    modified_s = storage.stat(checkpoint.file_path(checkpoint.files[-1].path)).modified_s
+    try:
+        modified_s = storage.stat(checkpoint.file_path(checkpoint.files[-1].path)).modified_s
+    except NotFoundError:  # it was removed since it was listed
+        return None
     return None if modified_s is None else max(0.0, time.time() - modified_s)
 
 
