@@ -290,7 +290,7 @@ HOSTILE: list[tuple[Callable[[Any], object], str]] = [
     (_chunk(1, (3, 0), (2, 16)), "overlap or leave gaps"),
     (_chunk(1, (3,), (3,)), "other dimensions"),
     (lambda m: setattr(_tensor(m), "size", Size((1 << 40, 1 << 40))), "a shape that no tensor"),
-    (lambda m: setattr(_tensor(m), "size", Size((1,) * 65)), "a shape that no tensor"),
+    (lambda m: setattr(_tensor(m), "size", Size((1,) * 65)), "called with what is not plain"),
     (lambda m: setattr(_tensor(m), "chunks", []), "overlap or leave gaps"),
     (lambda m: setattr(_tensor(m), "chunks", [1]), "are no chunks"),
     (lambda m: setattr(_tensor(m), "chunks", (1,)), "chunks of a Tensor is a tuple"),

@@ -28,9 +28,6 @@ from headrace.checkpoint.layout import Piece
 from headrace.checkpoint.pickles import Opaque
 from headrace.core.errors import CorruptDataError
 
-_MOST_DIMENSIONS = 64
-"""More than torch allows."""
-
 _MOST_LETTERS = 4096
 """Of a tensor's or a file's name."""
 
@@ -129,7 +126,7 @@ class _Check:
     def _require_parts(self, name: str, tensor: Tensor) -> None:
         whole, chunks = tensor.size, tensor.chunks
         rank = len(whole)
-        if rank > _MOST_DIMENSIONS or prod(whole) > _MOST_BYTES:
+        if prod(whole) > _MOST_BYTES:
             self.refuse(f"that {name!r} has a shape that no tensor has")
         if any(len(c.offsets) != rank or len(c.sizes) != rank for c in chunks):
             self.refuse(f"that chunks of {name!r} have other dimensions than its {rank}")
