@@ -13,16 +13,21 @@ import msgspec
 import pytest
 from client_for_tests import connect, eventually
 
+from headrace.agent.config import AgentConfig
 from headrace.agent.local import LocalAgent
 from headrace.agent.ranges import reading
 from headrace.agent.ranges.memory import FileName, Piece
 from headrace.agent.ranges.reading import RangeReading
+from headrace.agent.ranges.service import BELIEVED_S, RangeService
 from headrace.agent.raw import ByteBudget
-from headrace.agent.roots import Located
+from headrace.agent.roots import Located, Roots
 from headrace.agent.storages import OpenStores
+from headrace.agent.threads import DaemonThreads
+from headrace.core.clock import ManualClock
 from headrace.core.errors import AgentUnavailableError, DeadlineError, RefusedError
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
+from headrace.storage.port import FileInfo
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.ranges import (
@@ -341,6 +346,56 @@ def test_a_read_that_hangs_keeps_nobody_longer_than_its_patience(
         return got
 
     assert asyncio.run(ask_twice()) == CONTENT[5:1005]
+
+
+class Silent(LocalStorage):
+    """Tells no more of its files, once told so, until it ends."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.ended = threading.Event()
+        self.silent = False
+        self.looks = 0
+
+    def stat(self, path: str) -> FileInfo:
+        self.looks += 1
+        if self.silent:
+            self.ended.wait(20)
+        return super().stat(path)
+
+
+def test_what_is_kept_is_served_while_the_storage_hangs(folder: Path) -> None:
+    storage, clock = Silent(folder), ManualClock()
+    config = AgentConfig(token="x" * 16, roots=(folder,))
+    service = RangeService(
+        config,
+        Roots(config.roots),
+        clock,
+        stores=OpenStores(lambda _: storage),
+        budget=ByteBudget(1 << 20),
+        threads=DaemonThreads(1, "test"),
+    )
+    wanted = piece(folder)
+    preload = Preload(url=str(folder), ranges=(big(0, 4096),), lease_s=600)
+
+    async def serve() -> bytes:
+        running = asyncio.ensure_future(service.run())
+        service.leases.put("x", wanted.file.place, preload)
+        while not service.leases.state("x").ready_bytes:
+            await asyncio.sleep(0.01)
+        storage.silent, looks = True, storage.looks
+        got = b""
+        for _ in range(3):
+            clock.advance(2 * BELIEVED_S)
+            async with asyncio.timeout(5), service.found(wanted, None) as found:
+                got += b"".join(found.parts)
+        assert storage.looks == looks + 1
+        running.cancel()
+        storage.ended.set()
+        service.close()
+        return got
+
+    assert asyncio.run(serve()) == 3 * CONTENT[5:1005]
 
 
 def piece(folder: Path) -> Piece:

@@ -104,12 +104,14 @@ def _followed(
         moved(progress.moved_bytes - told)
         told = progress.moved_bytes
         if progress.error:
-            known = _ERRORS.get(progress.code)
-            raise (
-                known(progress.error) if known else RefusedError(progress.error, code=progress.code)
-            )
+            raise _error(progress)
         if progress.done is not None:
             return progress.done
+
+
+def _error(progress: CopyProgress) -> HeadraceError:
+    known = _ERRORS.get(progress.code)
+    return known(progress.error) if known else RefusedError(progress.error, code=progress.code)
 
 
 def _next(answer: Answer) -> CopyProgress:

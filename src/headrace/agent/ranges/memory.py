@@ -47,6 +47,14 @@ class Versioned:
     parts: Sequence[memoryview]
 
 
+class Seen(NamedTuple):
+    """What is known of a file that is kept."""
+
+    version: str
+    at: float
+    """When it had this version for certain [s]."""
+
+
 @dataclass(eq=False, slots=True)
 class Kept:
     """A piece that is kept, or is to be."""
@@ -115,7 +123,7 @@ class RangeMemory:
             return
         file = self._files[kept.piece.file]
         if found.version != file.version:
-            self.forget(kept.piece.file)
+            self.forget(kept.piece.file, file.version)
         file.version, file.seen_at = found.version, now
         kept.data = b"".join(found.parts)
         kept.settled.set()
@@ -134,20 +142,22 @@ class RangeMemory:
             return None
         return Versioned(self._files[wanted.file].version, list(_parts(covering, wanted)))
 
-    def seen(self, file: FileName) -> tuple[str, float] | None:
-        """Return the version that is kept of a file, and when it was seen last; None: nothing."""
+    def seen(self, file: FileName) -> Seen | None:
+        """Return what version is kept of a file; None: nothing is."""
         known = self._files.get(file)
-        return (known.version, known.seen_at) if known and known.version else None
+        return Seen(known.version, known.seen_at) if known and known.version else None
 
     def confirm(self, file: FileName, now: float) -> None:
         """Note that a file is, or is about to be, looked at again."""
         if file in self._files:
             self._files[file].seen_at = now
 
-    def forget(self, file: FileName) -> None:
-        """Let go of all that was read of a file: it is another one by now."""
+    def forget(self, file: FileName, version: str) -> None:
+        """Let go of what was read of a version of a file: it is another one by now."""
         known = self._files.get(file)
-        for kept in [kept for kept in known.order if kept.data is not None] if known else ():
+        if known is None or known.version != version:
+            return
+        for kept in [kept for kept in known.order if kept.data is not None]:
             self._let_go(kept)
 
     def _covering(self, wanted: Piece) -> list[Kept] | None:

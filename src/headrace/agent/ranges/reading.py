@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.agent.ranges.memory import FileName, Piece, Versioned
 from headrace.agent.raw import ByteBudget
@@ -20,6 +20,12 @@ T = TypeVar("T")
 
 READS_AT_ONCE = 16
 """Reads for those who ask; leases read with as many threads of their own."""
+
+LOOKS_AT_ONCE = 4
+"""Files whose version is asked for at the same time; apart from reads, which may hang."""
+
+LOOK_S = 0.5
+"""Longest wait for a file's version, which is known from before [s]."""
 
 PATIENCE_S = 60.0
 """Longest wait of one who asks [s]."""
@@ -55,6 +61,8 @@ class RangeReading:
         self._stores = stores
         self._asked = DaemonThreads(READS_AT_ONCE, "headrace-ranges")
         self._leased = DaemonThreads(READS_AT_ONCE, "headrace-preloads")
+        self._looking = DaemonThreads(LOOKS_AT_ONCE, "headrace-looks")
+        self._looks: dict[FileName, asyncio.Future[str]] = {}
         self._flights: dict[Piece, _Flight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.read_bytes = 0
@@ -73,13 +81,20 @@ class RangeReading:
         """
         return await self._counted(self._leased, piece)
 
-    async def version(self, file: FileName) -> str:
-        """Return the version of a file as the store tells it now.
+    async def version(self, file: FileName) -> str | None:
+        """Return the version of a file as the store tells it now; None: not within a moment.
 
         Raises:
-            HeadraceError: it cannot be looked at, or not in time.
+            HeadraceError: it cannot be looked at.
         """
-        return await _in_time(self._asked.run(partial(self._look, file)), file)
+        look = self._looks.get(file)
+        if look is None:
+            look = self._looks[file] = asyncio.ensure_future(
+                self._looking.run(partial(self._look, file))
+            )
+            look.add_done_callback(lambda done: self._looked(file, done))
+        done, _ = await asyncio.wait({look}, timeout=LOOK_S)
+        return look.result() if done else None
 
     @asynccontextmanager
     async def shared_read(self, wanted: Piece) -> AsyncIterator[Versioned]:
@@ -101,7 +116,7 @@ class RangeReading:
 
     def close(self) -> None:
         """Start no more reads; those that run end by themselves."""
-        for threads in (self._asked, self._leased):
+        for threads in (self._asked, self._leased, self._looking):
             threads.shutdown(wait=False, cancel_futures=True)
         for task in self._tasks:
             task.cancel()
@@ -139,6 +154,10 @@ class RangeReading:
         self.read_bytes += piece.length
         return found
 
+    def _looked(self, file: FileName, look: asyncio.Future[str]) -> None:
+        del self._looks[file]
+        _retrieved(look)
+
     def _look(self, file: FileName) -> str:
         with self._stores.opened(file.place) as storage:
             return storage.stat(file.path).version
@@ -172,12 +191,12 @@ async def _in_time(coming: Awaitable[T], file: FileName) -> T:
             return await coming
     except TimeoutError as error:
         raise DeadlineError(
-            f"{file.place.url}/{file.path} could not be read in {PATIENCE_S:g} s; does its storage "
-            "hang, or is the agent asked for more than it may hold in memory at once?"
+            f"{file.path} of {file.place.url} could not be read in {PATIENCE_S:g} s; does its "
+            "storage hang, or is the agent asked for more than it may hold in memory at once?"
         ) from error
 
 
-def _retrieved(result: asyncio.Future[Versioned]) -> None:
+def _retrieved(result: asyncio.Future[Any]) -> None:
     """Look at what a read raised, which nobody may wait for any more."""
     if not result.cancelled():
         result.exception()

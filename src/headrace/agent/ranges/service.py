@@ -74,7 +74,7 @@ class RangeService:
         self._threads = threads
         self._memory = RangeMemory(config.range_memory_bytes)
         self._reading = RangeReading(budget, stores)
-        self._leases = RangeLeases(self._memory, self._reading, clock)
+        self.leases = RangeLeases(self._memory, self._reading, clock)
         self._requests = self._sent_bytes = self._kept_bytes = 0
 
     def routes(self) -> Sequence[Route]:
@@ -89,7 +89,7 @@ class RangeService:
 
     async def run(self) -> None:
         """Read what leases want, until cancelled."""
-        await self._leases.run()
+        await self.leases.run()
 
     def close(self) -> None:
         """Start no more reads."""
@@ -98,7 +98,7 @@ class RangeService:
     def statistics(self) -> RangeStatistics:
         """Return counts since the start and levels now."""
         return RangeStatistics(
-            preloads=len(self._leases),
+            preloads=len(self.leases),
             memory_used_bytes=self._memory.used,
             memory_budget_bytes=self._memory.nbytes,
             requests=self._requests,
@@ -122,22 +122,22 @@ class RangeService:
         name, preload = _name(request), await read_message(request, Preload)
         _check_preload(preload)
         place = await self._locate(preload.url)
-        if len(self._leases) >= MOST_PRELOADS and name not in self._leases:
+        if len(self.leases) >= MOST_PRELOADS and name not in self.leases:
             raise ApiError(
                 503, "full", f"this agent has {MOST_PRELOADS} preloads already; end some, or wait"
             )
-        return json_answer(self._leases.put(name, place, preload))
+        return json_answer(self.leases.put(name, place, preload))
 
     async def _state(self, request: Request) -> Response:
         return json_answer(self._state_of(_name(request)))
 
     async def _drop(self, request: Request) -> Response:
-        self._leases.drop(_name(request))
+        self.leases.drop(_name(request))
         return Response(status_code=204)
 
     def _state_of(self, name: str) -> PreloadState:
         try:
-            return self._leases.state(name)
+            return self.leases.state(name)
         except KeyError:
             raise ApiError(
                 404, "not-found", f"no preload {name} here: its lease has ended; PUT it first"
@@ -179,17 +179,17 @@ class RangeService:
     async def _look_again(self, file: FileName) -> None:
         """Look now and then whether a kept file is still the same; one that is away stays kept."""
         known = self._memory.seen(file)
-        if known is None or self._clock.now() - known[1] < BELIEVED_S:
+        if known is None or self._clock.now() - known.at < BELIEVED_S:
             return
         self._memory.confirm(file, self._clock.now())  # whoever asks meanwhile need not look
         try:
-            is_same = await self._reading.version(file) == known[0]
+            is_same = await self._reading.version(file) in (known.version, None)
         except NotFoundError:
             is_same = False
         except HeadraceError:
             return
         if not is_same:
-            self._memory.forget(file)
+            self._memory.forget(file, known.version)
 
 
 class RangeAnswer:
