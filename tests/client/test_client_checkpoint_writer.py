@@ -22,6 +22,7 @@ from training_state import blank_state, random_state, same
 from headrace.checkpoint.dcp import DcpLayout
 from headrace.checkpoint.layout import Folder
 from headrace.checkpoint.manifest import MANIFEST, read_manifest
+from headrace.checkpoint.pinning import PinHolder
 from headrace.client.checkpoint.place import open_place
 from headrace.client.torch.checkpoint import writer as writer_module
 from headrace.core.errors import ConfigError, StorageError
@@ -162,6 +163,19 @@ def test_a_checkpoint_is_not_written_over_unless_it_may(tmp_path: Path) -> None:
     assert names(tmp_path / "it") == before
 
 
+def test_older_checkpoints_are_removed_unless_somebody_reads_them(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        save({"a": torch.ones(3)}, tmp_path / f"step-{step}")
+    storage = LocalStorage(tmp_path)
+    with PinHolder(storage, "step-1"):
+        save({"a": torch.ones(3)}, tmp_path / "step-4", keep=2)
+        assert sorted(path.name for path in tmp_path.glob("step-*")) == [
+            "step-1", "step-3", "step-4",
+        ]  # fmt: skip
+    save({"a": torch.ones(3)}, tmp_path / "step-5", keep=2)
+    assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-4", "step-5"]
+
+
 # Failures.
 
 
@@ -236,7 +250,7 @@ def test_threads_of_a_save_end_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"streams": 0}, {"pointer": "a/b"}, {"pointer": ""}, {"pointer": ".."}]
+    "options", [{"streams": 0}, {"pointer": "a/b"}, {"pointer": ""}, {"pointer": ".."}, {"keep": 0}]
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):

@@ -133,18 +133,17 @@ class TensorSource:
     def read(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Octets]]:
         """Yield the index and the bytes of each block, in the order in which they come.
 
-        Each has memory of its own. The tensors must have been described before.
+        Each has memory of its own, and what was yielded is not held here. The tensors must have
+        been described before.
 
         Raises:
             StorageError: bytes cannot be read.
         """
         wanted = [self._range(block) for block in blocks]
-        buffers = [np.empty(block.length, np.uint8) for block in blocks]
-        into = {index: octets.data for index, octets in enumerate(buffers)}
         with self._lock:
             self._tensors += len(blocks)
-        for index, _ in self._fetcher.fetch(wanted, into):
-            yield index, buffers[index]
+        for index, view in self._fetcher.fetch(wanted):
+            yield index, _owned(view)
 
     def statistics(self) -> SafetensorsStatistics:
         """Return what was read up to now."""
@@ -245,14 +244,20 @@ def open_source(url: str, *, limits: FetchLimits | None = None) -> TensorSource:
         StorageError: the store cannot be reached.
     """
     is_file = url.endswith(SUFFIX)
-    folder, _, name = url.rpartition("/") if is_file else (url, "", "")
-    storage = open_storage(folder or ("/" if is_file and url.startswith("/") else "."))
+    name = url.rpartition("/")[2] if is_file else ""
+    storage = open_storage(url.removesuffix(name) or ".")
     try:
         files, homes = _one(storage, name) if is_file else _all(storage)
     except BaseException:
         storage.close()
         raise
     return TensorSource(storage, files, homes=homes, limits=limits or FetchLimits())
+
+
+def _owned(view: memoryview) -> Octets:
+    """Return bytes that were read with others in memory of their own; long ones have their own."""
+    octets = np.frombuffer(view, np.uint8)
+    return octets if octets.flags.writeable else octets.copy()
 
 
 _Found = tuple[dict[str, FileInfo], dict[str, str] | None]

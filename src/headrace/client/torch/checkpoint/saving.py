@@ -93,7 +93,7 @@ class Saving:
         return [result for one in (failed or files) for result in one.result()]
 
     def _buckets(self, items: Sequence[WriteItem]) -> list[list[WriteItem]]:
-        nbytes = sum(map(_item_bytes, items))
+        nbytes = sum(map(item_bytes, items))
         count = max(self._streams, -(-nbytes // FILE_BYTES))
         buckets: list[list[WriteItem]] = _split_by_size_and_type(count, list(items))
         return buckets
@@ -147,7 +147,7 @@ class Saving:
                 self._place.storage.delete(path)
 
 
-def _item_bytes(item: WriteItem) -> int:
+def item_bytes(item: WriteItem) -> int:
     """Return the length of what is written of a tensor [bytes]; an object's is not known."""
     if item.tensor_data is None:
         return 0

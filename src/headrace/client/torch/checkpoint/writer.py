@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import pickle
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +22,13 @@ from torch.futures import Future
 
 from headrace.checkpoint.dcp import METADATA, SHARD_SUFFIX
 from headrace.checkpoint.manifest import Manifest, write_manifest
+from headrace.checkpoint.retention import prune
+from headrace.client.checkpoint.burst import AnnouncedSave, SaveAnnouncement
 from headrace.client.checkpoint.place import Place, open_place
 from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
 from headrace.client.torch.checkpoint.places import can_open
-from headrace.client.torch.checkpoint.saving import FileResult, Saving
+from headrace.client.torch.checkpoint.saving import FileResult, Saving, item_bytes
 from headrace.client.torch.checkpoint.statistics import WriterStatistics
 from headrace.core.errors import (
     CallerError,
@@ -42,6 +45,11 @@ VISIBLE_S = 60.0
 
 LOOK_AGAIN_S = 1.0
 """Between two looks [s]."""
+
+_LEAST_BYTES_PER_S = 1e6
+"""What a rank may write at least, as objects are not counted [B/s]."""
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,8 @@ class CheckpointWriter(StorageWriter):
         streams: int = 4,
         overwrite: bool = True,
         pointer: str | None = None,
+        keep: int | None = None,
+        announcement: SaveAnnouncement | None = None,
         extensions: Sequence[StreamTransformExtension] | None = None,
     ) -> None:
         """Prepare to write; the store is asked when a save begins.
@@ -81,6 +91,10 @@ class CheckpointWriter(StorageWriter):
             overwrite: Save over a checkpoint that is there; else it is an error.
             pointer: Name of a file beside the checkpoint's folder, such as ``latest``, that is
                 to name the newest checkpoint; written after everything else.
+            keep: Complete checkpoints to keep in the folder above; older ones are removed after a
+                save, unless somebody pinned them. None: all.
+            announcement: Announce saves to the controller, and hold all ranks together to the
+                rate that it gives.
             extensions: Transform each item as it is saved, as for torch's ``FileSystemWriter``.
 
         Raises:
@@ -91,10 +105,15 @@ class CheckpointWriter(StorageWriter):
             raise ConfigError(f"streams={streams} must be 1 or more")
         if pointer is not None and ("/" in pointer or pointer in ("", ".", "..")):
             raise ConfigError(f"pointer={pointer!r} must be the name of a file, without a folder")
+        if keep is not None and keep < 1:
+            raise ConfigError(f"keep={keep} would remove the checkpoint itself; keep 1 or more")
         self._url = os.fspath(url)
         self._streams = streams
         self._overwrite = overwrite
         self._pointer = pointer
+        self._keep = keep
+        self._announcement = announcement
+        self._announced: AnnouncedSave | None = None
         self._transforms = _StorageWriterTransforms(extensions)
         self._place: Place | None = None
         self._save_id = str(uuid.uuid4())
@@ -145,8 +164,10 @@ class CheckpointWriter(StorageWriter):
         if self._alone is not None:
             return plans
         ending = self._ending()
+        nbytes = [sum(map(item_bytes, plan.items)) for plan in plans]
+        rate = self._announce(sum(nbytes))
         return [
-            replace(plan, storage_data=_Orders(f"__{rank}_{ending}"))
+            replace(plan, storage_data=_Orders(f"__{rank}_{ending}", _part(rate, nbytes, rank)))
             for rank, plan in enumerate(plans)
         ]
 
@@ -158,6 +179,7 @@ class CheckpointWriter(StorageWriter):
         """
         begin = time.perf_counter()
         orders: _Orders = plan.storage_data
+        self._limiter.set_rate(orders.bytes_per_s)
         saving = Saving(
             planner,
             self._opened(),
@@ -201,7 +223,10 @@ class CheckpointWriter(StorageWriter):
         place.storage.write(place.path(self._marker), pickle.dumps(metadata))
         if self._pointer is not None:
             self._point(place, self._pointer)
+        self._end_announcement()
         self._remove_others(place, files)
+        if self._keep is not None:
+            self._remove_older(place, self._keep)
 
     def statistics(self) -> WriterStatistics:
         """Return what this rank's last save took."""
@@ -209,6 +234,7 @@ class CheckpointWriter(StorageWriter):
 
     def close(self) -> None:
         """Let go of the store; another save opens it again."""
+        self._end_announcement()
         place, self._place = self._place, None
         if place is not None:
             place.storage.close()
@@ -239,6 +265,20 @@ class CheckpointWriter(StorageWriter):
                 "overwrite=True"
             )
         return f"{{}}-{self._save_id[:8]}{SHARD_SUFFIX}"
+
+    def _announce(self, nbytes: int) -> float | None:
+        """Return the rate that all ranks together may take; None: no limit [B/s]."""
+        self._end_announcement()
+        if self._announcement is None or not nbytes:
+            return None
+        name = _NO_NAME.sub("-", self._opened().name)[-64:] or "checkpoint"
+        self._announced = AnnouncedSave(self._announcement, name, nbytes)
+        return self._announced.begin()
+
+    def _end_announcement(self) -> None:
+        announced, self._announced = self._announced, None
+        if announced is not None:
+            announced.end()
 
     def _point(self, place: Place, pointer: str) -> None:
         path = f"{place.parent}/{pointer}" if place.parent else pointer
@@ -279,3 +319,17 @@ class CheckpointWriter(StorageWriter):
                     place.storage.delete(place.path(name))
                 except HeadraceError as error:
                     _log.warning("%s; it is no part of the checkpoint, remove it by hand", error)
+
+    def _remove_older(self, place: Place, keep: int) -> None:
+        try:
+            pruned = prune(place.storage, place.parent, keep=keep)
+        except HeadraceError as error:
+            _log.warning("%s; the checkpoint is saved, but older ones are still there", error)
+            return
+        if pruned.removed:
+            _log.info("removed %s", ", ".join(pruned.removed))
+
+
+def _part(rate: float | None, nbytes: Sequence[int], rank: int) -> float | None:
+    """Return one rank's part of the rate, by what it writes [B/s]."""
+    return None if rate is None else max(rate * nbytes[rank] / sum(nbytes), _LEAST_BYTES_PER_S)
