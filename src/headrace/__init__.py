@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.client.config import LoaderConfig
     from headrace.client.counts import EpochSummary
     from headrace.client.loader import Loader
+    from headrace.client.signals import signal
     from headrace.core import errors
     from headrace.policy.loss import LossLimits, LossMonitor
     from headrace.transform.pipeline import Pipeline
@@ -36,6 +37,7 @@ __all__ = [
     "errors",
     "ops",
     "pin",
+    "signal",
 ]
 
 __version__ = "0.1.0"
@@ -52,6 +54,7 @@ _HOMES = {
     "Replaced": "headrace.client.batch",
     "pin": "headrace.checkpoint.pinning",
     "announce": "headrace.client.announcing",
+    "signal": "headrace.client.signals",
 }
 _MODULES = {
     "callbacks": "headrace.callbacks",

@@ -612,6 +612,7 @@ def test_the_public_surface_is_what_is_declared() -> None:
         "errors",
         "ops",
         "pin",
+        "signal",
     ]
     assert all(getattr(headrace, name) is not None for name in headrace.__all__)
     with pytest.raises(AttributeError, match="it has Announcement"):

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from headrace.cli.daemon import announce_address, read_toml, tls_files
+from headrace.cli.sizes import ByteSize
 from headrace.cli.tiers import TierForm
 from headrace.core.errors import ConfigError
 from headrace.core.keys import key_hint
@@ -43,6 +44,7 @@ class Given:
     pool_share: float | None
     agent_silent: float
     job_silent: float
+    copy_budget: int | None
     open_metrics: bool
     ready_file: Path | None
     ready_fd: int | None
@@ -138,6 +140,11 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
     show_default=True,
     help="Seconds after which a job that says nothing has ended.",
 )
+@click.option(
+    "--copy-budget",
+    type=ByteSize(),
+    help="Most bytes that all replications together move in any second, such as 500MB.",
+)
 @click.option("--open-metrics", is_flag=True, help="Let /metrics be read without the token.")
 @click.option("--ready-file", type=_FILE, help="Gets the address as JSON once it answers.")
 @click.option("--ready-fd", type=int, help="The same to an open descriptor.")
@@ -186,6 +193,7 @@ def command(context: click.Context, /, **given: Any) -> None:
 
 def _config(options: Given, source: str) -> ControllerConfig:
     from headrace.controller.config import ControllerConfig
+    from headrace.controller.replicating.replicating import ReplicatingConfig
     from headrace.core.strict import convert
     from headrace.policy.hotspot.limits import HotspotLimits
     from headrace.wire.auth import load_token
@@ -199,6 +207,7 @@ def _config(options: Given, source: str) -> ControllerConfig:
         open_metrics=options.open_metrics,
         limits=_limits(options, source),
         hotspots=convert(options.hotspot, HotspotLimits, source=f"{source}: [{_HOTSPOT}]"),
+        replicating=ReplicatingConfig(bytes_per_s=options.copy_budget),
     )
 
 

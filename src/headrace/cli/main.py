@@ -26,6 +26,8 @@ VERBS = {
     "jobs": ("headrace.cli.jobs", "List an estate's jobs: health, bandwidth asked and given."),
     "leases": ("headrace.cli.leases", "List copies that are held for announced checkpoints."),
     "ledger": ("headrace.cli.ledger", "List loans of bandwidth, and why each was made or refused."),
+    "replicate": ("headrace.cli.replicate", "Copy checkpoints to another root as they are saved."),
+    "signal": ("headrace.cli.signal", "Make a checkpoint urgent."),
     "simulate": ("headrace.cli.simulate", "Compare policies on a simulated estate."),
     "top": ("headrace.cli.top", "Watch an estate's jobs, their health and their bandwidth."),
 }

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headrace.controller.hotspots.desk import HotspotDesk
+from headrace.controller.replicating.replicating import Replicating
 from headrace.controller.steward import Steward
 from headrace.core.errors import CallerError
 from headrace.core.keys import key_hint
@@ -25,6 +26,7 @@ class Parts:
 
     steward: Steward
     hotspots: HotspotDesk
+    replicating: Replicating
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.controller.limits import StewardLimits
+from headrace.controller.replicating.replicating import ReplicatingConfig
 from headrace.core.errors import ConfigError
 from headrace.policy.hotspot.limits import HotspotLimits
 from headrace.wire.listening import Listen, TlsFiles
@@ -31,6 +32,7 @@ class ControllerConfig:
 
     limits: StewardLimits = field(default_factory=StewardLimits)
     hotspots: HotspotLimits = field(default_factory=HotspotLimits)
+    replicating: ReplicatingConfig = field(default_factory=ReplicatingConfig)
 
     def __post_init__(self) -> None:
         if not 0.01 <= self.tick_s <= 10:

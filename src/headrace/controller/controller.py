@@ -16,6 +16,7 @@ from headrace.controller.hotspots.desk import HotspotDesk
 from headrace.controller.hotspots.reading import read_hot_files
 from headrace.controller.hotspots.stores import open_carrier
 from headrace.controller.journal import Journal
+from headrace.controller.replicating.replicating import Replicating
 from headrace.controller.service import Service
 from headrace.controller.steward import Steward
 from headrace.controller.waking import WakingClock
@@ -71,8 +72,10 @@ class Controller:
                 limits=config.hotspots,
             )
             opened.callback(hotspots.close)
+            replicating = Replicating(config.replicating, journal)
+            opened.callback(replicating.close)
             steward = Steward(config.limits, journal, clock=clock)
-            self.parts = Parts(steward=steward, hotspots=hotspots)
+            self.parts = Parts(steward=steward, hotspots=hotspots, replicating=replicating)
             self._opened = opened.pop_all()
         self._stop = asyncio.Event()
 

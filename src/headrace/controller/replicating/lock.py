@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -36,6 +37,9 @@ class _Holder(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     host: str
     pid: int
+    began: str
+    """As ``_start_of``."""
+
     source: str
     until_at: float
 
@@ -96,6 +100,7 @@ class DestinationLock:
             owner=self._owner,
             host=socket.gethostname(),
             pid=os.getpid(),
+            began=_start_of(os.getpid()),
             source=self._source,
             until_at=now + HOLDS_S,
         )
@@ -124,14 +129,16 @@ class DestinationLock:
         # What holds for longer than any lock was written by a clock that was wrong.
         if not 0 < left_s <= 2 * HOLDS_S:
             return True
-        return held.host == socket.gethostname() and not _is_alive(held.pid)
+        return held.host == socket.gethostname() and _start_of(held.pid) != held.began
 
 
-def _is_alive(pid: int) -> bool:
+def _start_of(pid: int) -> str:
+    """Return when a process of this host began, in ticks; empty: it runs no more.
+
+    A number is given to another process some time; together with its start it names one.
+    """
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

@@ -12,7 +12,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import assert_never
 
 import msgspec
@@ -162,19 +164,21 @@ class Replicating:
             self._journal.put("replication", name, self._replications[name].row)
         return self.view(name)
 
-    def end(self, name: str) -> None:
-        """End a replication: what is on its way is given up, what is published stays.
+    def end(self, name: str) -> ReplicationView:
+        """End a replication, and return how it was: what is published stays, all else is given up.
 
         Raises:
             NotFoundError: there is none of this name.
         """
         with self._beginning, self._lock:
             replication = self._find(name)
+            view = self._view(replication)
             if name in self._replicator.pairs:
                 self._handle(Ended(replication=name))
             del self._replications[name]
             self._journal.drop("replication", name)
         self._leave(replication)
+        return view
 
     def signal(self, sent: SignalSent) -> SignalTaken:
         """Let the checkpoint that a signal concerns go before all others."""
@@ -270,7 +274,7 @@ class Replicating:
         row = replication.row
         source = self._config.open_store(row.wanted.source)
         try:
-            destination = self._config.open_store(row.wanted.destination)
+            destination = self._config.open_store(_made(row.wanted.destination))
         except BaseException:
             source.close()
             raise
@@ -426,6 +430,15 @@ class Replicating:
             known = ", ".join(self._replications) or "none"
             raise NotFoundError(f"no replication {name!r} here; there are: {known}")
         return self._replications[name]
+
+
+def _made(destination: str) -> str:
+    """Make a destination that is a directory of this host, if only it itself is missing."""
+    place = Path(destination.removeprefix("file:"))
+    if place.is_absolute() and place.parent.is_dir():
+        with suppress(OSError):  # who opens it says what is wrong
+            place.mkdir(exist_ok=True)
+    return destination
 
 
 def _is_of(source: str, replication: _Replication) -> bool:

@@ -1,0 +1,214 @@
+"""``headrace replicate``: copies checkpoints to another root, as they are saved."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from headrace.cli.asking import Asker, controller_options
+from headrace.cli.durations import Duration
+from headrace.cli.outputs import json_option
+from headrace.cli.replications import Progress, show
+from headrace.cli.running import INTERRUPTED
+from headrace.cli.sizes import ByteSize
+from headrace.core.digest import name_digest
+from headrace.core.errors import CallerError, StorageError
+from headrace.report.document import write_json
+from headrace.wire.hotspots import absolute_url
+from headrace.wire.replication import ReplicationView, ReplicationWanted
+
+if TYPE_CHECKING:
+    from headrace.controller.replicating.replicating import Replicating
+
+_POLL_S = 0.5
+
+Look = Callable[[], ReplicationView]
+
+
+class Period(click.ParamType[float | int]):
+    """A time with its unit, or a number of steps."""
+
+    name = "time|steps"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | int:
+        """Return a number of steps as an int, a time as a float [s]."""
+        text = str(value).strip()
+        return int(text) if text.isdigit() else float(Duration().convert(text, param, ctx))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """The options, as parsed."""
+
+    source: str
+    destination: str
+    once: bool
+    keep: int | None
+    budget: int | None
+    every: float | None
+    eval_every: float | int | None
+    name: str | None
+    end: bool
+    dry_run: bool
+    json_file: str | None
+    controller: str | None
+    token_file: Path | None
+    ca_file: str | None
+
+    @property
+    def wanted(self) -> ReplicationWanted:
+        """What is to be done."""
+        steps = self.eval_every if isinstance(self.eval_every, int) else None
+        return ReplicationWanted(
+            source=absolute_url(self.source),
+            destination=absolute_url(self.destination),
+            once=self.once,
+            keep=self.keep,
+            save_every_s=self.every,
+            evaluate_every_s=self.eval_every if isinstance(self.eval_every, float) else None,
+            evaluate_every_steps=steps,
+        )
+
+    @property
+    def called(self) -> str:
+        """Name of the replication: of the two roots, unless one was given."""
+        wanted = self.wanted
+        digest = name_digest(wanted.source.encode(), wanted.destination.encode())
+        return self.name or f"replication-{digest[:8]}"
+
+
+@click.command()
+@click.argument("source")
+@click.argument("destination")
+@click.option("--once", is_flag=True, help="Copy what is complete now, and end.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    help="Newest checkpoints that stay at DESTINATION; those that are pinned stay as well.",
+)
+@click.option(
+    "--budget", type=ByteSize(), help="Most bytes that are moved in any second, such as 50MB."
+)
+@click.option("--every", type=Duration(), help="Time between saves; else it is learned.")
+@click.option(
+    "--eval-every",
+    type=Period(),
+    help="Time between evaluations (15m), else it is learned; or steps between them (1000): only "
+    "checkpoints of such steps are copied.",
+)
+@click.option("--name", help="What a controller calls it; a name of the two roots unless given.")
+@click.option("--end", is_flag=True, help="End it at the controller; what is published stays.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be copied.")
+@controller_options
+@json_option("Write what came of it as JSON to a file, - for stdout.")
+def command(**given: Any) -> int:
+    """Copy checkpoints from SOURCE to DESTINATION as they are saved, or once.
+
+    They appear there complete and verified, or not at all. With a controller it is the
+    controller's business from then on, and this command only shows it: Ctrl-C leaves it going.
+    Without one this command copies by itself until Ctrl-C, and goes on where it was when it is
+    called again.
+
+    \b
+    Examples:
+      headrace replicate hdfs://train:8020/ckpt hdfs://eval:8020/ckpt --budget 500MB --keep 3
+      headrace replicate /checkpoints /mnt/evaluation --once --json -
+    """  # noqa: D301 - click reads the lone \b
+    options = Given(**given)
+    if options.dry_run:
+        return _dry_run(options)
+    return _by_controller(options) if options.controller else _alone(options)
+
+
+def _by_controller(options: Given) -> int:
+    if options.budget is not None:
+        raise CallerError(
+            "a controller's replications share one budget; give it --copy-budget where the "
+            "controller is started, and leave --budget out"
+        )
+    path = f"/v1/replications/{quote(options.called, safe='')}"
+    with Asker(options.controller, options.token_file, options.ca_file, patience_s=60.0) as asker:
+        if options.end:
+            return _told(asker.ask("DELETE", path, ReplicationView), options)
+        asker.ask("PUT", path, ReplicationView, options.wanted)
+        view, stopped = _followed(lambda: asker.get(path, ReplicationView))
+        if view.over:
+            asker.ask("DELETE", path, ReplicationView)
+    return _told(view, options, stopped=stopped)
+
+
+def _alone(options: Given) -> int:
+    if options.end:
+        raise CallerError("--end ends a controller's replication; give --controller")
+    with _running(options) as running:
+        running.begin(options.called, options.wanted)
+        view, stopped = _followed(lambda: running.view(options.called))
+    return _told(view, options, stopped=stopped)
+
+
+def _dry_run(options: Given) -> int:
+    from headrace.controller.replicating.trial import tried
+
+    return _told(tried(options.called, options.wanted), options)
+
+
+@contextmanager
+def _running(options: Given) -> Iterator[Replicating]:
+    from headrace.controller.journal import Journal
+    from headrace.controller.replicating.replicating import Replicating, ReplicatingConfig
+
+    with closing(Journal(None)) as journal:
+        config = ReplicatingConfig(bytes_per_s=options.budget)
+        with closing(Replicating(config, journal)) as running:
+            yield running
+
+
+def _followed(look: Look) -> tuple[ReplicationView, bool]:
+    """Show how far it is until it is over; return how it is then, and whether it was stopped."""
+    progress = Progress()
+    with _stopping() as stopped:
+        while True:
+            is_stopped = stopped.wait(_POLL_S)
+            view = look()
+            progress.tell(view, time.monotonic())
+            if view.over or is_stopped:
+                progress.end()
+                return view, is_stopped
+
+
+@contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """Let Ctrl-C and SIGTERM set what is yielded: what was copied is shown before the end."""
+    stopped = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [(number, signal.signal(number, lambda *_: stopped.set())) for number in numbers]
+    try:
+        yield stopped
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _told(view: ReplicationView, options: Given, *, stopped: bool = False) -> int:
+    if options.json_file:
+        write_json(options.json_file, view)
+    if options.json_file != "-":
+        show(view)
+    if stopped:
+        click.echo("headrace: stopped; call it again to go on where it was", err=True)
+        return INTERRUPTED
+    if view.down and options.once:
+        raise StorageError(view.down)
+    failed = any(copy.state == "given-up" for copy in view.checkpoints)
+    return 1 if options.once and failed else 0

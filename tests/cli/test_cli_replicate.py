@@ -1,0 +1,174 @@
+"""``headrace replicate`` and ``headrace signal``, with and without a controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from headrace.cli.main import run
+from headrace.controller.local import LocalController
+from headrace.wire.replication import SIGNALS
+
+
+def save_checkpoint(root: Path, step: int, nbytes: int = 20_000) -> Path:
+    """Write a checkpoint as Hugging Face's Trainer does; return its folder."""
+    folder = root / f"checkpoint-{step}"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(save({"w": np.zeros(nbytes, np.uint8)}))
+    (folder / "config.json").write_text("{}")
+    (folder / "trainer_state.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path]:
+    source = tmp_path / "source"
+    source.mkdir()
+    return source, tmp_path / "destination"
+
+
+def eventually(path: Path) -> None:
+    until = time.monotonic() + 15.0
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} did not appear"
+        time.sleep(0.05)
+
+
+def test_once_copies_tells_and_ends(
+    roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    assert run(["replicate", str(source), str(destination), "--once", "--json", "-"]) == 0
+    told = capsys.readouterr()
+    (copied,) = json.loads(told.out)["checkpoints"]
+    assert (copied["checkpoint"], copied["state"]) == ("checkpoint-100", "published")
+    assert "headrace: checkpoint-100 is there: " in told.err
+    assert (destination / "checkpoint-100/trainer_state.json").exists()
+
+
+def test_once_ends_with_1_where_something_was_given_up(
+    roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    save_checkpoint(destination, 100, nbytes=5)
+    assert run(["replicate", str(source), str(destination), "--once"]) == 1
+    told = capsys.readouterr()
+    assert "given-up" in told.out
+    assert "another checkpoint of this name" in told.out
+
+
+def test_a_dry_run_writes_nothing(
+    roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    save_checkpoint(source, 200)
+    assert run(["replicate", str(source), str(destination), "--dry-run", "--json", "-"]) == 0
+    states = [one["state"] for one in json.loads(capsys.readouterr().out)["checkpoints"]]
+    assert states == ["skipped", "waiting"]
+    assert not destination.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--budget", "10KB"], "256KiB"),
+        (["--eval-every", "often"], "no duration"),
+        (["--end"], "give --controller"),
+        (["--budget", "1MB", "--controller", "http://127.0.0.1:1"], "--copy-budget"),
+    ],
+)
+def test_a_wrong_call_is_refused(
+    roots: tuple[Path, Path], options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["replicate", *map(str, roots), *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_source_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["replicate", str(tmp_path / "no"), str(tmp_path), "--once"]) == 2
+    assert "no directory at" in capsys.readouterr().err
+
+
+def test_it_goes_on_until_ctrl_c_and_leaves_no_lock(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    call = [sys.executable, "-m", "headrace", "replicate", *map(str, roots)]
+    process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(destination / ".headrace/replicator.json")
+        save_checkpoint(source, 100)
+        eventually(destination / "checkpoint-100/trainer_state.json")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "published" in out
+    assert "stopped; call it again" in err
+    assert "Traceback" not in err
+    assert not (destination / ".headrace/replicator.json").exists()
+
+
+@pytest.fixture
+def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalController]:
+    with LocalController(tmp_path / "journal.db") as running:
+        monkeypatch.setenv("HEADRACE_CONTROLLER", running.address)
+        monkeypatch.setenv("HEADRACE_TOKEN", running.token)
+        yield running
+
+
+def test_a_controller_copies_goes_on_after_a_restart_and_ends(
+    roots: tuple[Path, Path],
+    controller: LocalController,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source, destination = roots
+    call = [sys.executable, "-m", "headrace", "replicate", *map(str, roots), "--name", "eval"]
+    process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    save_checkpoint(source, 100)
+    eventually(destination / "checkpoint-100/trainer_state.json")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    process.communicate()
+    assert run(["signal", "loss_spike", "--step", "150", "--source", str(source)]) == 0
+    assert "heeded by eval" in capsys.readouterr().err
+    assert run(["signal", "loss_spike", "--source", "/elsewhere"]) == 1
+    os.kill(controller.ready.pid, signal.SIGKILL)
+    with LocalController(tmp_path / "journal.db", token=controller.token) as again:
+        monkeypatch.setenv("HEADRACE_CONTROLLER", again.address)
+        save_checkpoint(source, 200)
+        eventually(destination / "checkpoint-200/trainer_state.json")
+        assert run(["replicate", *map(str, roots), "--name", "eval", "--end"]) == 0
+        assert "checkpoint-200" in capsys.readouterr().out
+        assert run(["replicate", *map(str, roots), "--name", "eval", "--end"]) == 3
+        assert "no replication 'eval' here" in capsys.readouterr().err
+
+
+def test_a_signal_without_a_controller_is_left_at_the_root(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["signal", "quality_drop", "--step", "7", "--source", str(tmp_path)]) == 0
+    (left,) = (tmp_path / SIGNALS).iterdir()
+    assert json.loads(left.read_bytes())["kind"] == "quality_drop"
+    assert "for whoever copies from there" in capsys.readouterr().err
+
+
+def test_a_signal_needs_somebody_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["signal", "loss_spike"]) == 2
+    assert "needs somebody to tell" in capsys.readouterr().err
