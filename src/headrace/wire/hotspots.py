@@ -119,7 +119,8 @@ class HotspotView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hotspots(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of ``GET /v1/hotspots``: those that hold copies or are about to, newest first."""
+    """Answer of ``GET /v1/hotspots``: those that hold copies or are about to, newest first; their
+    files are told only by ``GET /v1/hotspots/{id}``."""
 
     hotspots: tuple[HotspotView, ...]
 

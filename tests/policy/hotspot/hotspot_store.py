@@ -119,7 +119,8 @@ class Store:
 
     def look(self) -> None:
         """Tell how everything is, as the controller does now and then."""
-        for file in sorted(self.planner.to_look_at(STORE)):
+        for hot_file in self.planner.to_look_at(STORE):
+            file = hot_file.file
             if file not in self.asked:
                 self.tell(FileGone(file=file))
                 continue

@@ -276,3 +276,25 @@ def test_a_lease_that_ends_before_its_file_was_raised_leaves_nothing(store: Stor
     assert not store.planner.files
     assert any(isinstance(one, ForgetFile) for one in store.done)
     assert store.sets == []
+
+
+def test_a_file_that_never_could_be_raised_is_not_asked_for_its_own_number(store: Store) -> None:
+    store.away = True
+    store.announce("l", hot())
+    store.run(5)
+    store.tell(Released(lease="l"))
+    store.look()
+    tried = len([one for one in store.done if isinstance(one, SetCopies)])
+    store.run(70)
+    assert len([one for one in store.done if isinstance(one, SetCopies)]) == tried
+    assert not store.planner.files
+
+
+def test_of_two_leases_the_one_that_knows_more_hot_bytes_tells_what_a_file_is(
+    store: Store,
+) -> None:
+    store.announce("l", hot(part=0.5))
+    store.announce("k", hot(part=0.75))
+    assert [one.hot_bytes for one in store.planner.to_look_at(A.store)] == [75_000_000]
+    assert store.planner.hot_file(A).hot_bytes == 75_000_000
+    assert store.planner.hot_file(stored("other")).hot_bytes == 0

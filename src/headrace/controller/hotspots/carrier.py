@@ -90,7 +90,8 @@ class ReplicaCarrier:
             found = self._storage.replication(path)
             if found not in (*order.expected, order.copies):
                 return SetElsewhere(file=order.file, found=found)
-            self._storage.set_replication(path, order.copies)
+            if found != order.copies:
+                self._storage.set_replication(path, order.copies)
         except NotFoundError:
             return FileGone(file=order.file)
         return CopiesSet(file=order.file, copies=order.copies)

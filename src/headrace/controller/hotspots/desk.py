@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from headrace.controller.hotspots.carrier import Carrier
 from headrace.controller.hotspots.checks import check_asked, check_lease
 from headrace.controller.hotspots.keeper import StoreKeeper
@@ -159,12 +161,13 @@ class HotspotDesk:
             return view(self._book[name], self._planner, moment)
 
     def views(self) -> Hotspots:
-        """Show all that hold copies, are about to, or still have some to give back."""
+        """Show all that hold copies, are about to, or have some to give back; without files."""
         with self._lock:
             held = [self.view(name) for name in self._book.rows]
             over = [self.view(name) for name in self._book.over]
-            shown = (*held, *(one for one in over if one.state == "lowering"))
-            return Hotspots(hotspots=tuple(sorted(shown, key=lambda one: -one.announced_at)))
+        shown = (*held, *(one for one in over if one.state == "lowering"))
+        newest = sorted(shown, key=lambda one: -one.announced_at)
+        return Hotspots(hotspots=tuple(msgspec.structs.replace(one, files=()) for one in newest))
 
     def is_idle(self) -> bool:
         """Return whether nothing is held, and nothing of what was is still unsure."""
@@ -221,8 +224,8 @@ class HotspotDesk:
             for action in self._planner.handle(event, self._clock.now()):
                 self._carry_out(action)
 
-    def to_look_at(self, store: str) -> set[StoredFile]:
-        """Return the files that are to be looked at."""
+    def to_look_at(self, store: str) -> list[HotFile]:
+        """Return the files that are to be looked at, in order."""
         with self._lock:
             return self._planner.to_look_at(store)
 
@@ -318,12 +321,18 @@ class HotspotDesk:
                 files = self._read(row.asked)
             except HeadraceError as error:
                 log.info("hotspot %s of %s: %s", row.id, row.asked.url, error)
-                with self._lock:
-                    self._book.end(row.id, "failed", str(error))
+                self._fail(row, str(error))
                 return
+            except BaseException:
+                self._fail(row, "the controller failed while it read the checkpoint")
+                raise
         with self._lock:
             if not self._closed and row.id in self._book.rows:
                 self._announce(self._book[row.id], files)
+
+    def _fail(self, row: LeaseRow, reason: str) -> None:
+        with self._lock:
+            self._book.end(row.id, "failed", reason)
 
     def _announce(self, row: LeaseRow, files: tuple[HotFile, ...]) -> None:
         self.tell(

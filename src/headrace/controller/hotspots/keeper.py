@@ -43,8 +43,8 @@ class Desk(Protocol):
         """Take an event; orders that follow from it are given to their keepers."""
         ...
 
-    def to_look_at(self, store: str) -> set[StoredFile]:
-        """Return the files that are to be looked at."""
+    def to_look_at(self, store: str) -> list[HotFile]:
+        """Return the files that are to be looked at, in order."""
         ...
 
     def hot_file(self, file: StoredFile) -> HotFile:
@@ -129,10 +129,10 @@ class StoreKeeper:
 
     def _look(self) -> None:
         carrier = self._opened()
-        for file in sorted(self._desk.to_look_at(self.store)):
+        for file in self._desk.to_look_at(self.store):
             if self._ending:
                 return
-            self._desk.tell(carrier.look(self._desk.hot_file(file)))
+            self._desk.tell(carrier.look(file))
             self._carry_out()
         # After the files: copies that are made meanwhile are then not taken for missing ones.
         self._desk.tell(FiguresSeen(store=self.store, figures=carrier.figures()))

@@ -106,22 +106,21 @@ class Planner:
             case Tick():
                 return [*self._expire(now), *self._advance(self.files, now)]
 
-    def to_look_at(self, store: str) -> set[StoredFile]:
-        """Return the files of a store that are to be looked at."""
-        planning = {
-            one.file
-            for lease in self.leases.values()
-            if lease.wanted is None
-            for one in lease.files
-        }
-        return {file for file in planning | self.files.keys() if file.store == store}
+    def to_look_at(self, store: str) -> list[HotFile]:
+        """Return the files of a store that are to be looked at, in order."""
+        found = {file: _unknown(file) for file in self.files if file.store == store}
+        for lease in self.leases.values():
+            for one in lease.files:
+                is_due = lease.wanted is None or one.file in found
+                if is_due and one.file.store == store:
+                    found[one.file] = max(found.get(one.file, one), one, key=_hot_bytes)
+        return [found[file] for file in sorted(found)]
 
     def hot_file(self, file: StoredFile) -> HotFile:
         """Return what leases know of a file, the most if there are several; none: its name."""
         leases = self.leases.values()
         known = [one for lease in leases for one in lease.files if one.file == file]
-        nothing = HotFile(file=file, size=0, hot_bytes=0, readers=0)
-        return max(known, key=lambda one: one.hot_bytes, default=nothing)
+        return max(known, key=_hot_bytes, default=_unknown(file))
 
     def stores(self) -> set[str]:
         """Return the stores whose files are to be looked at."""
@@ -309,3 +308,11 @@ class Planner:
         """Return how many blocks lack copies that nobody raised here."""
         ours = sum(one.behind for file, one in self.files.items() if file.store == store)
         return max(figures.missing_copies - _COUNTED * ours - self.limits.usual_missing, 0)
+
+
+def _unknown(file: StoredFile) -> HotFile:
+    return HotFile(file=file, size=0, hot_bytes=0, readers=0)
+
+
+def _hot_bytes(file: HotFile) -> int:
+    return file.hot_bytes

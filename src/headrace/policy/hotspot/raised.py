@@ -57,8 +57,8 @@ class RaisedFile:
 
     @property
     def has_own(self) -> bool:
-        """Whether the store took its own number, and was asked for no other since."""
-        return self.is_set and self.copies == self.original
+        """Whether the store has its own number, as far as it told."""
+        return self.taken == self.original
 
     def state(self, nodes: int) -> State:
         """Return how far it is, on a store with so many nodes."""
