@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import headrace.safetensors
 from headrace.checkpoint.safetensors import DTYPES, HEAD_BYTES
 from headrace.client.checkpoint.tensorslice import plan_slice
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.devhdfs.cluster import Cluster
 from headrace.safetensors import FetchLimits
 from headrace.storage.hdfs import HdfsStorage
 
@@ -174,6 +176,34 @@ def test_neighbours_are_read_together_and_counted(tmp_path: Path) -> None:
     assert (seen.files, seen.tensors, seen.fetch.requests) == (1, 2000, 2)
     assert seen.requests_per_tensor == pytest.approx(0.001)
     assert "2000 tensors of 1 files" in str(seen)
+
+
+def test_tensors_that_were_taken_are_not_held(tmp_path: Path) -> None:
+    """So that a model may be moved to a device that is larger than the host's memory."""
+    saved = {f"{size}.{i}": raw("U8", (size,)) for size in (1000, 200_000) for i in range(40)}
+    safetensors.torch.save_file(saved, tmp_path / "a.safetensors")
+    limits = FetchLimits(request_bytes=1 << 16, memory_bytes=1 << 18, parallel=2)
+    with headrace.safetensors.open(tmp_path / "a.safetensors", "np", limits=limits) as tensors:
+        taken = []
+        for _, tensor in tensors.get_tensors():
+            taken.append(weakref.ref(tensor.base))
+            del tensor
+            assert not any(reference() is not None for reference in taken[:-1])
+        assert len(taken) == 80
+
+
+def test_a_file_in_a_stores_root_is_opened(tmp_path: Path, hdfs: Cluster) -> None:
+    data = safetensors.torch.save({"a": torch.ones(3)})
+    storage = HdfsStorage(f"{hdfs.url}/")
+    storage.write("root.safetensors", data)
+    try:
+        found = headrace.safetensors.load_file(f"{hdfs.url}/root.safetensors")
+        assert torch.equal(found["a"], torch.ones(3))
+    finally:
+        storage.delete("root.safetensors")
+        storage.close()
+    (tmp_path / "a.safetensors").write_bytes(data)
+    assert headrace.safetensors.load_file(f"file://{tmp_path}/a.safetensors").keys() == {"a"}
 
 
 def save_sharded(folder: Path) -> dict[str, torch.Tensor]:
