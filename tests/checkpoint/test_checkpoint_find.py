@@ -193,13 +193,13 @@ def test_neighbours_with_as_many_readers_are_told_as_one() -> None:
             reading("a", 0, 10, range(4), "first"),
             reading("a", 10, 5, range(8), "hot"),
             reading("a", 15, 5, range(4), "second"),
-            reading("a", 20, 5, range(4, 8), "third"),
+            reading("a", 20, 6, range(4, 8), "third"),
         ]
     )
     assert parts == [
         FanIn(file="a", offset=0, length=10, readers=4, what="first"),
         FanIn(file="a", offset=10, length=5, readers=8, what="hot"),
-        FanIn(file="a", offset=15, length=10, readers=4, what="second and 1 more"),
+        FanIn(file="a", offset=15, length=11, readers=4, what="third and 1 more"),
     ]
 
 

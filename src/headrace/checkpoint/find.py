@@ -49,7 +49,7 @@ class FanIn:
     length: int
     readers: int
     what: str
-    """For people: the first tensor's name, and how many others there are."""
+    """For people: the largest tensor's name, and how many others there are."""
 
 
 def open_checkpoint(storage: Storage, path: str = "") -> Checkpoint:
@@ -284,5 +284,5 @@ def _as_one(run: Sequence[FanIn]) -> Iterator[FanIn]:
         offset=first.offset,
         length=last.offset + last.length - first.offset,
         readers=first.readers,
-        what=first.what + more,
+        what=max(run, key=lambda part: part.length).what + more,
     )
