@@ -236,3 +236,13 @@ def in_child(holds: Callable[[], bool]) -> None:
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_writing_costs_little_of_a_core(storage: HdfsStorage) -> None:
+    data = memoryview(bytes(4 << 20))
+    begun = time.process_time()
+    with storage.create("x") as writer:
+        for _ in range(8):
+            writer.write(data)
+        writer.commit()
+    assert 8 * len(data) / (time.process_time() - begun) > 200e6
