@@ -212,3 +212,26 @@ def test_a_full_disk_keeps_nobody_from_being_served_and_all_is_written_later(
     assert [row.job for row in kept.kept.hosts] == ["a"]
     assert kept.kept.quotas
     kept.close()
+
+
+def test_whoever_waits_learns_that_a_row_is_written_or_cannot_be(tmp_path: Path) -> None:
+    assert not Journal(None).sync()
+    path = tmp_path / "d" / "j.db"
+    journal = Journal(path)
+    began = time.perf_counter()
+    journal.put("quota", "a/hdd", quota(1.0))
+    assert journal.sync(5.0)
+    journal.put("quota", "b/hdd", quota(1.0))
+    journal.drop("quota", "b/hdd")
+    assert journal.sync(5.0)
+    assert time.perf_counter() - began < 2.0
+    shutil.rmtree(path.parent)
+    path.parent.write_text("in the way")
+    journal.put("quota", "a/hdd", quota(2.0))
+    assert not journal.sync(0.2)
+    path.parent.unlink()
+    assert journal.sync(10.0)
+    journal.close()
+    again = Journal(path)
+    assert again.kept.quotas == (quota(2.0),)
+    again.close()

@@ -40,6 +40,22 @@ def test_a_row_that_is_stored_is_deleted_though_writing_failed_meanwhile() -> No
     assert changes.take() == {key(1): None}
 
 
+def test_what_was_put_is_held_once_it_is_written_whatever_came_since() -> None:
+    changes = Unwritten()
+    changes.put(key(1), b"row")
+    first = changes.changed
+    changes.take()
+    changes.put(key(2), b"row")
+    assert not changes.holds(first)
+    changes.failed()
+    assert not changes.holds(first)
+    changes.take()
+    changes.put(key(3), b"row")
+    changes.written()
+    assert changes.holds(first)
+    assert not changes.holds(changes.changed)
+
+
 STEPS = st.lists(
     st.tuples(st.sampled_from(["put", "drop", "written", "failed"]), st.integers(0, 5)),
     max_size=60,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.wire.estate import AgentView, ControllerView, Estate, JobView, TierView
+from headrace.wire.hotspots import HotspotView
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -35,14 +36,15 @@ class Family:
             yield f"headrace_{self.name}{{{inside}}} {value!r}"
 
 
-def exposition(estate: Estate) -> str:
-    """Return all figures of an estate."""
+def exposition(estate: Estate, hotspots: Sequence[HotspotView]) -> str:
+    """Return all figures of an estate, and of files that are about to turn hot in it."""
     families = [
         *_of_controller(estate.controller),
         *_of_tiers(estate.tiers),
         *_of_jobs(estate.jobs),
         *_of_shares(estate.jobs),
         *_of_agents(estate.agents),
+        *_of_hotspots(hotspots),
     ]
     return "\n".join(line for family in families for line in family.lines()) + "\n"
 
@@ -121,6 +123,21 @@ def _of_agents(agents: Sequence[AgentView]) -> list[Family]:
         family("waiting_samples", "Samples that wait to be prepared.", "waiting"),
         family("silent", "1: it is not counted on.", "silent"),
         family("silent_seconds", "Since it was heard of.", "age_s"),
+    ]
+
+
+def _of_hotspots(views: Sequence[HotspotView]) -> list[Family]:
+    def family(name: str, text: str, value: str) -> Family:
+        samples = [
+            ({"hotspot": one.id, "job": one.job}, float(getattr(one, value))) for one in views
+        ]
+        return Family(f"hotspot_{name}", "gauge", text, samples)
+
+    states = [({"hotspot": one.id, "job": one.job, "state": one.state}, 1.0) for one in views]
+    return [
+        family("ready_share", "Part of the bytes with all copies wanted, 0 to 1.", "ready_share"),
+        family("lease_seconds", "Until its copies are given back.", "expires_in_s"),
+        Family("hotspot_state", "gauge", "1 for the state that holds.", states),
     ]
 
 

@@ -94,7 +94,8 @@ class Service:
         return Response(said, media_type="text/plain")
 
     async def _metrics(self, _: Request) -> Response:
-        return Response(exposition(estate(self._parts.steward)), media_type=CONTENT_TYPE)
+        told = exposition(estate(self._parts.steward), self._parts.hotspots.views().hotspots)
+        return Response(told, media_type=CONTENT_TYPE)
 
     async def _openapi(self, _: Request) -> Response:
         return Response(self._description, media_type="application/json")

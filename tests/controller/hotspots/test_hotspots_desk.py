@@ -17,6 +17,7 @@ from headrace.controller.hotspots.desk import HotspotDesk
 from headrace.controller.hotspots.leases import MOST_LEASES, REMEMBERED
 from headrace.controller.hotspots.rows import read_rows
 from headrace.controller.journal import Journal
+from headrace.controller.metrics import _of_hotspots
 from headrace.core.errors import CallerError, NotFoundError
 
 OpenDesk = Callable[..., HotspotDesk]
@@ -335,3 +336,30 @@ def test_the_journal_is_empty_when_all_is_over(
         wait_until(desk.is_idle)
         desk.close()
     assert rows_of(path) == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_reading_that_fails_by_a_bug_is_no_lease_that_hangs(
+    open_desk: OpenDesk, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(store, "read", broken)
+    desk = open_desk(None)
+    name = desk.announce(asked("a")).id
+    wait_until(lambda: f"hotspot {name}" not in {one.name for one in threading.enumerate()})
+    assert desk.view(name).state == "failed"
+    assert "the controller failed" in desk.view(name).reason
+
+
+def test_figures_of_hotspots_are_told_to_prometheus(
+    open_desk: OpenDesk, store: MemoryStore
+) -> None:
+    desk = open_desk(None)
+    name = desk.announce(asked("a", job="llm")).id
+    wait_until(lambda: held(desk, name))
+    families = _of_hotspots(desk.views().hotspots)
+    lines = [line for family in families for line in family.lines()]
+    assert f'headrace_hotspot_ready_share{{hotspot="{name}",job="llm"}} 1.0' in lines
+    assert f'headrace_hotspot_state{{hotspot="{name}",job="llm",state="held"}} 1.0' in lines
