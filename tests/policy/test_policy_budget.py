@@ -16,7 +16,6 @@ from headrace.policy.budget import (
     BudgetLine,
     Grant,
     WindowBudget,
-    divided,
 )
 
 RATE = 50e6
@@ -153,13 +152,34 @@ def test_who_leaves_the_line_holds_nobody_up() -> None:
     assert line.first() is None
 
 
-@settings(derandomize=True, deadline=None)
-@given(
-    rate=st.floats(LEAST_BYTES_PER_S, 1e11),
-    weights=st.lists(st.floats(0.01, 100.0), min_size=1, max_size=20),
-)
-def test_parts_of_a_budget_are_never_more_than_it(rate: float, weights: list[float]) -> None:
-    """Seed: derandomized."""
-    parts = divided(rate, weights)
-    assert sum(parts) <= rate
-    assert sum(parts) >= rate * (1 - 1e-9) - len(weights)
+def test_a_share_takes_its_part_of_every_second_until_a_second_after_its_end() -> None:
+    budget = WindowBudget(RATE)
+    share = budget.share_nowait(0.6 * RATE, 0.0)
+    assert share is not None
+    assert budget.share_nowait(0.6 * RATE, 5.0) is None
+    assert budget.share_free_at(0.6 * RATE, 5.0) == math.inf
+    assert granted_in_a_second(budget, 5.0) <= 0.4 * RATE
+    budget.end(share, 10.0)
+    assert granted_in_a_second(budget, 10.0) <= 0.4 * RATE
+    assert granted_in_a_second(budget, 11.5) >= 0.5 * RATE
+
+
+def granted_in_a_second(budget: WindowBudget, start: float) -> float:
+    """Return what is granted in a second to who asks all the time; pieces end at once."""
+    granted, now = 0.0, start
+    while now < start + 1.0:
+        grant = budget.take_nowait(1 << 20, now)
+        if grant is not None:
+            granted += grant.cost
+            budget.end(grant, now)
+        now += 0.005
+    return granted
+
+
+def test_a_share_waits_in_the_line_like_a_piece() -> None:
+    line = BudgetLine(WindowBudget(RATE))
+    piece, share = line.join(4096, 1.0), line.join(int(RATE / 8), 0.0, is_share=True)
+    assert line.take_nowait(piece, 0.0) is None
+    assert line.free_at(share, 0.0) == 0.0
+    assert line.take_nowait(share, 0.0) is not None
+    assert line.take_nowait(piece, 0.0) is not None

@@ -16,6 +16,7 @@ from headrace.controller.hotspots.desk import HotspotDesk
 from headrace.controller.hotspots.reading import read_hot_files
 from headrace.controller.hotspots.stores import open_carrier
 from headrace.controller.journal import Journal
+from headrace.controller.replicating.agents import AgentPool
 from headrace.controller.replicating.replicating import Replicating
 from headrace.controller.service import Service
 from headrace.controller.steward import Steward
@@ -72,7 +73,8 @@ class Controller:
                 limits=config.hotspots,
             )
             opened.callback(hotspots.close)
-            replicating = Replicating(config.replicating, journal)
+            pool = AgentPool(lambda: self._agents, config.token)
+            replicating = Replicating(config.replicating, journal, agents=pool)
             opened.callback(replicating.close)
             steward = Steward(config.limits, journal, clock=clock)
             self.parts = Parts(steward=steward, hotspots=hotspots, replicating=replicating)

@@ -12,7 +12,6 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Sequence
 
 from headrace.core.errors import ConfigError
 
@@ -93,6 +92,18 @@ class WindowBudget:
         self._next_at = max(self._next_at, now - _LATE_S) + cost / self._rate
         return Grant(cost)
 
+    def share_nowait(self, bytes_per_s: float, now: float) -> Grant | None:
+        """Return leave for somebody else to move so many bytes in any second until it is ended.
+
+        It takes its part of every second from what is granted here. None: it has to wait.
+        """
+        self._settle(now)
+        cost = bytes_per_s * WINDOW_S
+        if self._held + cost > self._rate * WINDOW_S:
+            return None
+        self._held += cost
+        return Grant(cost)
+
     def end(self, grant: Grant, now: float) -> None:
         """Tell that a piece was moved, or given up; not an error a second time."""
         if not grant.ended:
@@ -101,13 +112,20 @@ class WindowBudget:
 
     def free_at(self, nbytes: int, now: float) -> float:
         """Return when a piece can be granted if no other is [s]; never, while others must end."""
+        return max(self._next_at, self._room_at(nbytes + REQUEST_BYTES, now))
+
+    def share_free_at(self, bytes_per_s: float, now: float) -> float:
+        """Return when a share can be had if nothing is granted before [s]; as ``free_at``."""
+        return self._room_at(bytes_per_s * WINDOW_S, now)
+
+    def _room_at(self, cost: float, now: float) -> float:
         self._settle(now)
-        excess = self._held + nbytes + REQUEST_BYTES - self._rate * WINDOW_S
-        at = max(now, self._next_at)
-        for leaves_at, cost in self._leaving:
+        excess = self._held + cost - self._rate * WINDOW_S
+        at = now
+        for leaves_at, leaving in self._leaving:
             if excess <= 0:
                 break
-            excess -= cost
+            excess -= leaving
             at = max(at, leaves_at)
         return at if excess <= 0 else math.inf
 
@@ -117,13 +135,14 @@ class WindowBudget:
 
 
 class Ticket:
-    """A place in the line for one piece."""
+    """A place in the line for one piece, or for a share."""
 
-    __slots__ = ("nbytes", "place")
+    __slots__ = ("is_share", "nbytes", "place")
 
-    def __init__(self, nbytes: int, place: tuple[float, int]) -> None:
+    def __init__(self, nbytes: int, place: tuple[float, int], *, is_share: bool) -> None:
         self.nbytes = nbytes
         self.place = place
+        self.is_share = is_share
 
 
 class BudgetLine:
@@ -138,9 +157,9 @@ class BudgetLine:
         self._line: list[tuple[tuple[float, int], Ticket]] = []
         self._gone: set[Ticket] = set()
 
-    def join(self, nbytes: int, rank: float) -> Ticket:
-        """Ask for a piece; a lower rank goes first."""
-        ticket = Ticket(nbytes, (rank, next(self._numbers)))
+    def join(self, nbytes: int, rank: float, *, is_share: bool = False) -> Ticket:
+        """Ask for a piece, or for a share of so many bytes a second; a lower rank goes first."""
+        ticket = Ticket(nbytes, (rank, next(self._numbers)), is_share=is_share)
         heapq.heappush(self._line, (ticket.place, ticket))
         return ticket
 
@@ -150,13 +169,19 @@ class BudgetLine:
         self._drop_gone()
 
     def take_nowait(self, ticket: Ticket, now: float) -> Grant | None:
-        """Return leave to move the piece if it is the first in the line and there is room."""
+        """Return leave for what was asked if it is the first in the line and there is room."""
         if self.first() is not ticket:
             return None
-        grant = self.budget.take_nowait(ticket.nbytes, now)
+        take = self.budget.share_nowait if ticket.is_share else self.budget.take_nowait
+        grant = take(ticket.nbytes, now)
         if grant is not None:
             self.leave(ticket)
         return grant
+
+    def free_at(self, ticket: Ticket, now: float) -> float:
+        """Return when there is room for what was asked [s]; never, while others must end."""
+        budget = self.budget
+        return (budget.share_free_at if ticket.is_share else budget.free_at)(ticket.nbytes, now)
 
     def first(self) -> Ticket | None:
         """Return who is served next."""
@@ -165,14 +190,3 @@ class BudgetLine:
     def _drop_gone(self) -> None:
         while self._line and self._line[0][1] in self._gone:
             self._gone.discard(heapq.heappop(self._line)[1])
-
-
-def divided(bytes_per_s: float, weights: Sequence[float]) -> tuple[int, ...]:
-    """Return whole parts of a budget, in proportion to weights, whose sum is never more than it.
-
-    Args:
-        bytes_per_s: The budget [B/s].
-        weights: Of who shares it; above 0.
-    """
-    total = math.fsum(weights)
-    return tuple(int(bytes_per_s * weight / total) for weight in weights)

@@ -62,8 +62,9 @@ def wanted(source: Path | str, destination: Path | str, **terms: object) -> Repl
 def replicating(journal: Path | None = None, **config: object) -> Iterator[Replicating]:
     """Run replications that look often and lose no time with pauses."""
     kept = Journal(journal)
+    agents = config.pop("agents", None)
     settings = {"periods": SOON, "limits": QUICK, **config}
-    found = Replicating(ReplicatingConfig(**settings), kept)  # type: ignore[arg-type]
+    found = Replicating(ReplicatingConfig(**settings), kept, agents=agents)  # type: ignore[arg-type]
     try:
         yield found
     finally:

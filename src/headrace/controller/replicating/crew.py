@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from headrace.controller.replicating.agents import OF_THE_AGENT, AgentPool
 from headrace.controller.replicating.failures import kind_of
 from headrace.controller.replicating.sharing import (
     GaveWayError,
@@ -27,6 +28,7 @@ from headrace.policy.replication.events import (
     Published,
     StartChunk,
 )
+from headrace.transfer.chunk import ChunkTask
 from headrace.transfer.group import copy_group
 
 log = logging.getLogger("headrace.controller.replicating")
@@ -40,10 +42,12 @@ class Crew:
     Args:
         budget: What they share.
         tell: Takes what happened; called by the threads.
+        agents: Who sends chunks instead of this process, where they can.
     """
 
-    def __init__(self, budget: SharedBudget, tell: Tell) -> None:
+    def __init__(self, budget: SharedBudget, tell: Tell, agents: AgentPool | None = None) -> None:
         self._budget = budget
+        self._agents = agents
         self._tell = tell
         self._idle = threading.Condition()
         self._jobs: dict[CopyKey, int] = defaultdict(int)
@@ -147,16 +151,29 @@ class Crew:
     def _send(self, way: Way, action: StartChunk) -> None:
         key, chunk = action.key, action.chunk.key
         tasks = way.tasks(key.checkpoint, chunk)
-        with self._taking(key, action.deadline) as take:
-            copy_group(
-                tasks,
-                way.source,
-                way.destination,
-                take,
-                piece_bytes=self._budget.piece_bytes(),
-            )
+        with self._taking(key, action.deadline) as taker:
+            if not self._sent_by_agent(way, tasks, taker):
+                piece_bytes = self._budget.piece_bytes()
+                copy_group(tasks, way.source, way.destination, taker, piece_bytes=piece_bytes)
         way.chunk_is_done(key.checkpoint, chunk)
         self._tell(ChunkDone(key=key, chunk=chunk))
+
+    def _sent_by_agent(self, way: Way, tasks: Sequence[ChunkTask], taker: Taker) -> bool:
+        """Have an agent send a chunk; return False where none can: this process has to."""
+        asked: set[str] = set()
+        while self._agents is not None:
+            with self._agents.hired(way.name, asked) as agent:
+                if agent is None:
+                    return False
+                asked.add(agent)
+                try:
+                    with self._budget.share(taker) as bytes_per_s:
+                        self._agents.send(agent, tasks, bytes_per_s, taker.moved)
+                except OF_THE_AGENT as error:
+                    self._agents.avoid(agent, way.name, error)
+                else:
+                    return True
+        return False
 
     @contextmanager
     def _taking(self, key: CopyKey, deadline: float) -> Iterator[Taker]:

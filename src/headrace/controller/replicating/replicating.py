@@ -20,6 +20,7 @@ from typing import assert_never
 import msgspec
 
 from headrace.controller.journal import Journal
+from headrace.controller.replicating.agents import AgentPool
 from headrace.controller.replicating.crew import Crew
 from headrace.controller.replicating.progress import Progress
 from headrace.controller.replicating.rows import (
@@ -110,6 +111,7 @@ class Replicating:
     Args:
         config: What they share.
         journal: Where it is written down what a restart must know; it begins with what is there.
+        agents: Who sends chunks instead of this process, where they can.
         clock: Monotonic time.
         wall: Time since 1970 [s].
     """
@@ -119,6 +121,7 @@ class Replicating:
         config: ReplicatingConfig,
         journal: Journal,
         *,
+        agents: AgentPool | None = None,
         clock: Clock | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -135,7 +138,7 @@ class Replicating:
         self._ending = threading.Event()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._budget = SharedBudget(config.bytes_per_s, clock=self._clock)
-        self._crew = Crew(self._budget, self._events.put)
+        self._crew = Crew(self._budget, self._events.put, agents)
         self._restore()
         self._thread = threading.Thread(target=self._run, name="replicate", daemon=True)
         self._thread.start()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from headrace.controller.replicating.rate import GrowthRate
 from headrace.core.clock import Clock, SystemClock
-from headrace.policy.budget import BudgetLine, Grant, Ticket, WindowBudget
+from headrace.policy.budget import LEAST_BYTES_PER_S, BudgetLine, Grant, Ticket, WindowBudget
 from headrace.policy.replication.events import CopyKey
 
 PIECE_BYTES = 4 << 20
@@ -28,6 +28,9 @@ urgent one has the link to itself. Round trips must be shorter, else pieces woul
 
 GIVE_WAY_S = 20.0
 """A chunk that had to give way for so long is put back [s]."""
+
+SHARES = 8
+"""Parts of a budget; an agent that sends a chunk has one."""
 
 _URGENT = -math.inf
 
@@ -99,6 +102,42 @@ class SharedBudget:
                 self._takers.discard(taker)
             taker.stop()
 
+    @contextmanager
+    def share(self, taker: Taker) -> Iterator[float | None]:
+        """Give a part of the budget to somebody who sends a chunk elsewhere, until the block ends.
+
+        Yields:
+            Bytes that may be moved in any second [B/s]; None: nothing is limited.
+
+        Raises:
+            StoppedError, GaveWayError: as ``take``.
+        """
+        if self._line is None:
+            self.check(taker)
+            yield None
+            return
+        nbytes = max(int(self._line.budget.bytes_per_s / SHARES), LEAST_BYTES_PER_S)
+        with self._lock:
+            grant = self._wait(taker, nbytes, is_share=True)
+        assert grant is not None
+        try:
+            yield float(nbytes)
+        finally:
+            self.end(grant)
+
+    def check(self, taker: Taker) -> None:
+        """Look whether a chunk that is sent elsewhere may go on.
+
+        Raises:
+            StoppedError: it may not.
+            GaveWayError: it is to be sent later, since something urgent came.
+        """
+        with self._lock:
+            if self._must_give_way(taker):
+                raise GaveWayError
+            if taker.stopped:
+                raise StoppedError
+
     # What takers call
 
     def take(self, taker: Taker, nbytes: int) -> Grant | None:
@@ -131,12 +170,14 @@ class SharedBudget:
         for waiting in self._waiting.values():
             waiting.notify()
 
-    def _wait(self, taker: Taker, nbytes: int) -> Grant | None:
+    def _wait(self, taker: Taker, nbytes: int, *, is_share: bool = False) -> Grant | None:
         while True:
             self._let_pass(taker)
             if self._line is None:
                 return None
-            if (grant := self._wait_in_line(self._line, taker, nbytes)) is not None:
+            rank = _URGENT if taker.key in (self._urgent or ()) else taker.deadline
+            ticket = self._line.join(nbytes, rank, is_share=is_share)
+            if (grant := self._wait_in_line(self._line, taker, ticket)) is not None:
                 return grant
 
     def _let_pass(self, taker: Taker) -> None:
@@ -153,10 +194,8 @@ class SharedBudget:
     def _must_give_way(self, taker: Taker) -> bool:
         return not (self._urgent is None or taker.key in self._urgent or taker.stopped)
 
-    def _wait_in_line(self, line: BudgetLine, taker: Taker, nbytes: int) -> Grant | None:
-        """Return leave to move a piece; None: somebody urgent came meanwhile, or it was stopped."""
-        rank = _URGENT if taker.key in (self._urgent or ()) else taker.deadline
-        ticket = line.join(nbytes, rank)
+    def _wait_in_line(self, line: BudgetLine, taker: Taker, ticket: Ticket) -> Grant | None:
+        """Return leave for what was asked; None: somebody urgent came, or it was stopped."""
         called = self._waiting[ticket] = threading.Condition(self._lock)
         grant = None
         try:
@@ -177,7 +216,7 @@ class SharedBudget:
         """Return for how long to wait [s]; None: until called."""
         if line.first() is not ticket:
             return None
-        free_at = line.budget.free_at(ticket.nbytes, now)
+        free_at = line.free_at(ticket, now)
         return None if free_at == math.inf else max(0.0, free_at - now)
 
     def _call_first(self) -> None:
@@ -220,6 +259,15 @@ class Taker:
         self.moved_bytes += nbytes
         if grant is not None:
             self._grants[thread] = grant
+
+    def moved(self, nbytes: int) -> None:
+        """Take note of what somebody else moved for the chunk.
+
+        Raises:
+            StoppedError, GaveWayError: it is not to go on.
+        """
+        self.moved_bytes += nbytes
+        self._budget.check(self)
 
     def stop(self) -> None:
         """Let nothing more be moved; what was granted counts as moved."""
