@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from math import inf, nan
 from pathlib import Path
@@ -14,11 +16,13 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-import headrace
 import headrace.callbacks
 from headrace.client.callbacks.watch import LossWatch
+from headrace.client.signals import CHECKPOINTS_VARIABLE
 from headrace.core.errors import ConfigError
 from headrace.policy.loss import LossLimits, LossMonitor
+from headrace.wire.endpoint import CONTROLLER_VARIABLE
+from headrace.wire.replication import SIGNALS
 
 pytestmark = pytest.mark.filterwarnings("default")  # the trainers' own
 
@@ -147,16 +151,21 @@ def test_what_is_no_loss_is_passed_over(outputs: Any) -> None:
     assert signals == []
 
 
-def test_an_alarm_is_logged_and_goes_to_headrace_signal(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_an_alarm_is_logged_and_by_default_left_where_checkpoints_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    signals = Signals()
-    monkeypatch.setattr(headrace, "signal", signals, raising=False)
-    watch = LossWatch()
+    monkeypatch.setenv(CHECKPOINTS_VARIABLE, str(tmp_path))
+    monkeypatch.delenv(CONTROLLER_VARIABLE, raising=False)
+    monkeypatch.delenv("RANK", raising=False)
     with caplog.at_level(logging.WARNING, logger="headrace.loss"):
-        watch.feed(7, nan)
-    assert signals == [("loss_not_finite", 7)]
+        LossWatch().feed(7, nan)
     assert "step 7: the loss nan is a not-finite" in caplog.text
+    deadline = time.monotonic() + 20
+    while not list(tmp_path.glob(f"{SIGNALS}/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    (left,) = tmp_path.glob(f"{SIGNALS}/*.json")
+    sent = json.loads(left.read_text())
+    assert (sent["kind"], sent["step"]) == ("loss_not_finite", 7)
 
 
 def test_a_callback_whose_trainer_is_not_installed_says_what_to_install() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from headrace.client.signals import signal
 from headrace.policy.loss import LossMonitor, LossState
 
 SendSignal = Callable[..., object]
@@ -31,7 +32,7 @@ class LossWatch:
             send: Sends a signal; None: ``headrace.signal``.
         """
         self._monitor = LossMonitor() if monitor is None else monitor
-        self._send = _signal if send is None else send
+        self._send = signal if send is None else send
 
     def feed(self, step: int, loss: float) -> None:
         """Take the loss of a step; may be infinite or no number."""
@@ -46,10 +47,3 @@ class LossWatch:
             verdict.height,
         )
         self._send(KINDS[verdict.state], step=step)
-
-
-def _signal(kind: str, *, step: int) -> object:
-    """Call ``headrace.signal``, which is loaded now."""
-    import headrace
-
-    return headrace.signal(kind, step=step)
