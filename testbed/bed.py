@@ -73,9 +73,20 @@ class Testbed:
         """Its hosts by name, such as ``storage-1``."""
         return self._hosts
 
-    def by_role(self, role: str) -> list[Host]:
-        """Return its hosts of a role, in order."""
-        return [host for host in self._hosts.values() if host.spec.group.role == role]
+    def by_role(self, role: str, site: str | None = None) -> list[Host]:
+        """Return its hosts of a role, in order; of one site if it is given."""
+        groups = ((host, host.spec.group) for host in self._hosts.values())
+        return [host for host, group in groups if group.role == role and site in (None, group.site)]
+
+    def line_bytes(self) -> wan.LineBytes:
+        """Return what has crossed the line between its sites; cheap enough for many a second.
+
+        Raises:
+            CallerError: It has no line, or was found with `attach`.
+        """
+        if self._relay is None:
+            raise CallerError(f"this process has made no line between sites of bed {self.number}")
+        return wan.line_bytes(self._relay.pid)
 
     def __enter__(self) -> Testbed:
         self.make()

@@ -20,7 +20,7 @@ from testbed.commands import call
 from testbed.disk_profiles import DiskLimits
 from testbed.disks import Disk
 from testbed.errors import TestbedError
-from testbed.network import NAMESPACES
+from testbed.network import NAMESPACES, token_bucket
 from testbed.patience import until
 from testbed.scenario import HostSpec
 
@@ -151,6 +151,19 @@ class Host:
         if self.disk is None:
             raise ConfigError(f"{self.name} has no disk of its own; give it one in the scenario")
         self.group.limit_disk(self.disk.device, limits)
+
+    def limit_link(self, rate_mbit_per_s: float) -> None:
+        """Give its link another rate, each way; it must have one in the scenario.
+
+        Raises:
+            ConfigError: It has none.
+        """
+        if self.spec.group.rate_mbit_per_s is None:
+            raise ConfigError(f"the link of {self.name} has no rate; give it one in the scenario")
+        shape = token_bucket(rate_mbit_per_s).split()
+        switch, port = self.cable
+        for namespace, device in ((self.namespace, "eth0"), (switch, port)):
+            call("tc", "-n", namespace, "qdisc", "change", "dev", device, "root", *shape)
 
     def cpu_seconds(self) -> float:
         """Return the CPU time all its processes have used [s]."""

@@ -59,17 +59,21 @@ class Services:
     Args:
         bed: One that is up.
         serve: Folders of HDFS that the agents serve; the root, so all of it, by default.
+        site: Whose hosts it runs on, as each site can have a cluster of its own; None: all hosts.
     """
 
-    def __init__(self, bed: Testbed, *, serve: Sequence[str] = ("/",)) -> None:
+    def __init__(
+        self, bed: Testbed, *, serve: Sequence[str] = ("/",), site: str | None = None
+    ) -> None:
         self.bed = bed
+        self.site = site
         self.specs = ServiceSpecs.of(bed.scenario.services)
         self.token = new_token()
         """Of the agents."""
-        self.hdfs = _cluster(bed, self.specs)
+        self.hdfs = _cluster(bed, self.specs, site)
         self.agents = {
             host.name: self._agent(host, self.specs.agents, serve)
-            for host in bed.by_role("storage")
+            for host in bed.by_role("storage", site)
             if self.specs.agents is not None
         }
         """The agents by host, such as ``storage-1``."""
@@ -97,7 +101,8 @@ class Services:
                 agent.start()
             for agent in self.agents.values():
                 agent.wait_ready()
-        self._record()
+        if self.site is None:  # what is found again later is all that runs on a bed
+            self._record()
 
     def leave(self) -> None:
         """Let everything run on when this process ends, as long as the bed does."""
@@ -150,8 +155,8 @@ class Services:
         (self.bed.directory / _RECORD).write_bytes(msgspec.json.encode(record))
 
 
-def _cluster(bed: Testbed, specs: ServiceSpecs) -> Cluster:
-    namenodes, storage = bed.by_role("namenode"), bed.by_role("storage")
+def _cluster(bed: Testbed, specs: ServiceSpecs, site: str | None) -> Cluster:
+    namenodes, storage = bed.by_role("namenode", site), bed.by_role("storage", site)
     if not namenodes or not storage:
         raise ConfigError(
             f"HDFS needs hosts of the roles namenode and storage; {bed.scenario.name} has "
@@ -162,7 +167,7 @@ def _cluster(bed: Testbed, specs: ServiceSpecs) -> Cluster:
         namenodes=len(namenodes),
         block_size=round(specs.hdfs.block_mib * (1 << 20)),
         replication=specs.hdfs.replication,
-        directory=bed.directory / "hdfs",
+        directory=bed.directory / "-".join(filter(None, ("hdfs", site))),
         hosts=layout.Hosts(
             namenodes=[_place(host) for host in namenodes],
             datanodes=[_place(host) for host in storage],

@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import relay
@@ -21,6 +22,24 @@ SHARES = 16
 
 READY_S = 10.0
 """Within this time the relay has its devices [s]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineBytes:
+    """What came out of the line since it was made, headers included [bytes]."""
+
+    onwards: int
+    """At the second site, from the first."""
+
+    back: int
+    """At the first site, from the second, but for what is on its way."""
+
+
+def line_bytes(relay_pid: int) -> LineBytes:
+    """Return what has crossed, as the relay's own network, which is the second site's, counts."""
+    lines = Path(f"/proc/{relay_pid}/net/dev").read_text().splitlines()
+    (counts,) = (line.split() for line in lines if line.split()[0] == f"{relay.DEVICE}:")
+    return LineBytes(onwards=int(counts[1]), back=int(counts[9]))
 
 
 def join(names: BedNames, scenario: Scenario, group: Group, log: Path) -> subprocess.Popen[bytes]:

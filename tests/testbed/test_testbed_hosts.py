@@ -54,6 +54,18 @@ def test_a_host_sends_and_receives_at_its_rate(storage: Host, trainer: Host) -> 
         assert rate == pytest.approx(25e6, rel=0.15)
 
 
+def test_a_link_that_is_given_another_rate_has_it_both_ways(storage: Host, trainer: Host) -> None:
+    storage.limit_link(80)
+    try:
+        for sender, receiver in ((storage, trainer), (trainer, storage)):
+            rate = closest(10e6, partial(received_bytes_per_s, sender, receiver, 0.8))
+            assert rate == pytest.approx(10e6, rel=0.15)
+    finally:
+        storage.limit_link(200)
+    with pytest.raises(ConfigError, match="trainer-1 has no rate"):
+        trainer.limit_link(80)
+
+
 def test_hosts_are_close_to_each_other(storage: Host, trainer: Host) -> None:
     shortest, _ = round_trips_s(storage, trainer, 20)
     assert shortest < 0.005

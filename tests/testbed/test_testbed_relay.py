@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from testbed_programs import closest, received_bytes_per_s, round_trips_s
 
+from headrace.core.errors import CallerError
 from testbed import Scenario, Testbed
 from testbed.relay import Line
 
@@ -109,3 +110,18 @@ def test_the_line_carries_its_rate_and_no_more(far: Testbed) -> None:
     measure = partial(received_bytes_per_s, storage, trainer, 1.0, starting_s=1.0)
     rate = closest(20e6, measure)
     assert rate == pytest.approx(20e6, rel=0.15)
+
+
+def test_what_crosses_the_line_is_counted_in_each_direction(far: Testbed) -> None:
+    storage, trainer = far.hosts["storage-1"], far.hosts["trainer-1"]
+    for sender, receiver, way in ((storage, trainer, "onwards"), (trainer, storage, "back")):
+        before = far.line_bytes()
+        sent_before = sender.network_bytes().sent
+        received_bytes_per_s(sender, receiver, 0.3)
+        crossed = getattr(far.line_bytes(), way) - getattr(before, way)
+        assert crossed == pytest.approx(sender.network_bytes().sent - sent_before, rel=0.1)
+
+
+def test_a_bed_without_a_line_has_nothing_to_count(bed: Testbed) -> None:
+    with pytest.raises(CallerError, match="no line between sites"):
+        bed.line_bytes()

@@ -39,6 +39,21 @@ def test_a_slip_is_refused_with_its_place(table: dict[str, object], said: str) -
     assert said in str(caught.value)
 
 
+@pytest.mark.usefixtures("machine")
+def test_each_site_can_have_a_cluster_of_its_own() -> None:
+    sites = "".join(
+        f'[[hosts]]\nrole = "{role}"\nname = "{role}-{site}"\nsite = "{site}"\n'
+        for site in ("a", "b")
+        for role in ("namenode", "storage")
+    )
+    with Testbed(Scenario.parse(f'name = "two"\n{sites}[wan]\n[services.hdfs]')) as bed:
+        one, other = (Services(bed, site=site).hdfs for site in ("a", "b"))
+        for cluster in (one, other):
+            assert (len(cluster.namenodes), len(cluster.datanodes)) == (1, 1)
+        assert one.url != other.url
+        assert one.directory != other.directory
+
+
 def test_hdfs_needs_hosts_to_run_on() -> None:
     scenario = Scenario.parse('name = "bare"\n[[hosts]]\nrole = "trainer"\n[services.hdfs]')
     with pytest.raises(ConfigError, match="roles namenode and storage; bare has 0 and 0"):
