@@ -1,0 +1,235 @@
+"""Ranks as processes on emulated hosts: ``python -m bench.checkpoints.crew``.
+
+One process imports torch, then forks the ranks of each order it reads, so that dozens start
+within a second on two CPUs. A rank enters its host's control group and network, joins a gloo
+group over that network, and does its work. Orders and answers are JSON lines; the crew ends
+with its input, and its ranks with it or with the bed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.fsspec_filesystem import FsspecReader
+from torch.distributed.device_mesh import DeviceMesh
+
+import bench.checkpoints.baseline  # noqa: F401 - what hdfs:// opens for fsspec
+import headrace.storage.hdfs
+import headrace.torch
+from bench.checkpoints.model import Model
+from bench.checkpoints.orders import READERS, Done, Load, Order, Place, RankDone, Save
+from bench.checkpoints.state import Pool, Shards
+
+POOL_BYTES = 64 << 20
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NEW_NETWORK, _NEW_MOUNTS, _NEW_HOST_NAME = 0x40000000, 0x00020000, 0x04000000
+_PRIVATE, _WITH_ALL_BELOW, _BIND = 1 << 18, 0x4000, 0x1000
+_DIE_WITH_PARENT = 1
+_RENDEZVOUS_S = 60.0
+
+
+def main() -> None:
+    """Carry out orders until there are no more."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    pool = Pool(POOL_BYTES)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    _import_all(pool)
+    gc.freeze()  # what ranks share stays shared
+    for line in sys.stdin.buffer:
+        done = _carry_out(msgspec.json.decode(line, type=Order), pool)
+        sys.stdout.buffer.write(msgspec.json.encode(done) + b"\n")
+        sys.stdout.buffer.flush()
+    os._exit(0)  # without what torch's compilers have to say at the end
+
+
+def _import_all(pool: Pool) -> None:
+    """Import what saving and loading import when they come to it, else each rank would anew.
+
+    A child tells what it is: what it leaves running is not to be forked.
+    """
+    names, naming = os.pipe()
+    pid = os.fork()
+    if not pid:
+        before = set(sys.modules)
+        _rehearse(pool)
+        os.write(naming, msgspec.json.encode(sorted(set(sys.modules) - before)))
+        os._exit(0)
+    os.close(naming)
+    with os.fdopen(names, "rb") as told:
+        found: list[str] = msgspec.json.decode(told.read())
+    os.waitpid(pid, 0)
+    for name in found:
+        with suppress(ImportError):  # made while running, not imported
+            importlib.import_module(name)
+
+
+def _rehearse(pool: Pool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        model = Model(layers=1, width=1, rows=1, vocabulary=1)
+        save = Save(folder=folder)
+        alone = Order(model=model, places=(None,), mesh=(1,), rendezvous="127.0.0.1:0", work=save)
+        shards = _join(alone, 0, pool)
+        _save(save, 0, shards)
+        for reader in READERS:
+            _load(Load(url=folder, reader=reader), 0, shards)
+    dist.destroy_process_group()
+
+
+def _carry_out(order: Order, pool: Pool) -> Done:
+    deadline = time.monotonic() + order.longest_s
+    ranks = {rank: _fork(order, rank, pool) for rank in range(len(order.places))}
+    try:
+        return Done(ranks=tuple(_answer(rank, *child, deadline) for rank, child in ranks.items()))
+    finally:
+        for pid, answers in ranks.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(answers)
+
+
+def _fork(order: Order, rank: int, pool: Pool) -> tuple[int, int]:
+    """Start a rank; return its process and where it answers."""
+    answers, answering = os.pipe()
+    if pid := os.fork():
+        os.close(answering)
+        return pid, answers
+    try:
+        os.write(answering, msgspec.json.encode(_rank(order, rank, pool)))
+    finally:
+        os._exit(0)
+
+
+def _answer(rank: int, _: int, answers: int, deadline: float) -> RankDone:
+    told = b""
+    while select.select([answers], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        if not (more := os.read(answers, 1 << 16)):
+            break
+        told += more
+    else:
+        return RankDone(rank=rank, error="it did not end in time")
+    try:
+        return msgspec.json.decode(told, type=RankDone)
+    except msgspec.DecodeError:
+        return RankDone(rank=rank, error="it ended without a word")
+
+
+def _rank(order: Order, rank: int, pool: Pool) -> RankDone:
+    try:
+        _kernel("prctl", _DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        place = order.places[rank]
+        os.environ["GLOO_SOCKET_IFNAME"] = "eth0" if place else "lo"
+        if place is not None:
+            _enter(place)
+        shards = _join(order, rank, pool)
+        work = order.work
+        return _save(work, rank, shards) if isinstance(work, Save) else _load(work, rank, shards)
+    except BaseException:  # noqa: BLE001 - hdfs-native panics are no Exception
+        return RankDone(rank=rank, error=traceback.format_exc()[-2000:])
+
+
+def _enter(place: Place) -> None:
+    """Become a process of a host: of its control group, network, name and shared memory."""
+    for group in place.groups:
+        Path(group, "cgroup.procs").write_text(str(os.getpid()))
+    network = os.open(place.namespace, os.O_RDONLY)
+    _kernel("setns", network, _NEW_NETWORK)
+    os.close(network)
+    _kernel("unshare", _NEW_MOUNTS | _NEW_HOST_NAME)
+    _kernel("mount", None, b"/", None, _PRIVATE | _WITH_ALL_BELOW, None)
+    _kernel("mount", place.memory.encode(), b"/dev/shm", None, _BIND, None)
+    socket.sethostname(place.host)
+    tempfile.tempdir = place.scratch
+
+
+def _kernel(name: str, *arguments: Any) -> None:
+    if getattr(_LIBC, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _join(order: Order, rank: int, pool: Pool) -> Shards:
+    """Meet the other ranks, and return this rank's part of the state."""
+    host, port = order.rendezvous.rsplit(":", 1)
+    world = len(order.places)
+    limit = timedelta(seconds=_RENDEZVOUS_S)
+    store = dist.TCPStore(host, int(port), world, is_master=rank == 0, timeout=limit)
+    dist.init_process_group(
+        "gloo",
+        store=store,
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=order.longest_s),
+    )
+    # no group of its own: sharding needs none, and connecting one takes longer than loading
+    mesh = DeviceMesh("cpu", torch.arange(world).reshape(order.mesh), _init_backend=False)
+    with_optimizer = isinstance(order.work, Save) or order.work.with_optimizer
+    return Shards(order.model, mesh, pool, with_optimizer=with_optimizer)
+
+
+def _save(work: Save, rank: int, shards: Shards) -> RankDone:
+    state = shards.saved()
+    dist.barrier()
+    begin_s = time.monotonic()
+    dcp.save(state, storage_writer=dcp.FileSystemWriter(work.folder, sync_files=False))
+    return RankDone(rank=rank, begin_s=begin_s, end_s=time.monotonic(), nbytes=shards.nbytes)
+
+
+def _load(work: Load, rank: int, shards: Shards) -> RankDone:
+    state = shards.empty()
+    dist.barrier()
+    begin_s, cpu_s = time.monotonic(), _cpu_s()
+    reader = _reader(work)
+    dcp.load(state, storage_reader=reader)
+    end_s, cpu_s = time.monotonic(), _cpu_s() - cpu_s
+    unequal = shards.unequal(state)
+    dist.barrier()  # a rank that leaves takes what it serves to others along
+    return RankDone(
+        rank=rank,
+        begin_s=begin_s,
+        end_s=end_s,
+        cpu_s=cpu_s,
+        nbytes=shards.nbytes,
+        unequal=tuple(unequal),
+        statistics=_statistics(reader),
+    )
+
+
+def _reader(work: Load) -> Any:
+    if work.reader == "headrace":
+        return headrace.torch.CheckpointReader(work.url, **work.options)
+    return FsspecReader(work.url, **work.options)
+
+
+def _statistics(reader: Any) -> dict[str, Any]:
+    return msgspec.to_builtins(reader.statistics()) if hasattr(reader, "statistics") else {}
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()

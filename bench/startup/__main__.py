@@ -1,0 +1,51 @@
+"""``python -m bench.startup``: makes the cluster, measures on it, and reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.checkpoints.cluster import Crew
+from bench.checkpoints.control import controller_on
+from bench.measuring import Options, options, publish
+from bench.startup.experiments import Experiments
+from bench.startup.result import report_of
+from bench.startup.scale import QUICK, Scale
+from headrace.core.errors import HeadraceError
+from headrace.devhdfs.artefacts import find_java
+from testbed import Scenario, Testbed, probe
+from testbed.services import Services
+
+SCENARIO = Path(__file__).parents[1] / "startup.toml"
+
+
+def main(given: Options) -> None:
+    """Measure and report."""
+    scale, scenario = QUICK if given.quick else Scale(), Scenario.load(SCENARIO)
+    probe.require(scenario)
+    find_java()
+    with (
+        tempfile.TemporaryDirectory() as logs,
+        Crew(Path(logs, "crew.log")) as crew,
+        Testbed(scenario) as bed,
+        Services(bed) as services,
+    ):
+        os.environ.update(services.environment)
+        (namenode,) = bed.by_role("namenode")
+        with controller_on(namenode, services.token) as controller:
+            experiments = Experiments(bed, services, crew, controller, scale)
+            found = experiments.run()
+        report = report_of(scale, experiments.bound(), found)
+    publish(report, given.json)
+
+
+if __name__ == "__main__":
+    try:
+        main(options())
+    except HeadraceError as error:
+        sys.stderr.write(f"bench.startup: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
