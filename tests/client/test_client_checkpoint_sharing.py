@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -151,10 +152,18 @@ def test_what_does_not_fit_is_not_shared(limits: ShareLimits) -> None:
     folder = SharedFolder("it", full)
     assert folder.claim("a", 5) is None
     begin = time.monotonic()
-    assert folder.read_once("a", 5, lambda: b"bytes") == b"bytes"
+    assert folder.make_once("a", lambda: b"bytes") == b"bytes"
     assert time.monotonic() - begin < 1
-    assert SharedFolder("it", limits).claim("b", 1 << 50) is None
-    assert sorted(path.suffix for path in (base(limits) / "it").iterdir()) == ["", ".lock", ".lock"]
+
+
+def test_memory_that_ran_out_after_all_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedFolder, "has_room", lambda *_: True)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        folder = SharedFolder("it", ShareLimits(folder=memory))
+        assert folder.claim("a", 1 << 45) is None
+        assert not list(Path(memory).rglob("*.part"))
+        assert folder.claim("a", 5) is not None
+        folder.leave()
 
 
 def test_a_folder_of_somebody_else_is_not_used(limits: ShareLimits) -> None:
@@ -171,7 +180,7 @@ def test_one_of_many_processes_reads(limits: ShareLimits, tmp_path: Path) -> Non
         return b"bytes"
 
     def take() -> None:
-        assert bytes(SharedFolder("it", limits).read_once("a", 5, read)) == b"bytes"
+        assert bytes(SharedFolder("it", limits).make_once("a", read)) == b"bytes"
         (tmp_path / f"done-{os.getpid()}").touch()
 
     folder = SharedFolder("it", limits)
@@ -185,14 +194,19 @@ def test_one_of_many_processes_reads(limits: ShareLimits, tmp_path: Path) -> Non
 def test_a_reader_that_hangs_is_not_waited_for_for_ever(limits: ShareLimits) -> None:
     impatient = ShareLimits(folder=limits.folder, keep_free=0.0, wait_s=0.2)
     hanging = SharedFolder("it", limits).claim("a", 5)
-    assert SharedFolder("it", impatient).read_once("a", 5, lambda: b"bytes") == b"bytes"
+    assert SharedFolder("it", impatient).make_once("a", lambda: b"bytes") == b"bytes"
     del hanging
 
 
-def test_bytes_of_another_length_than_was_said_are_not_shared(limits: ShareLimits) -> None:
+def test_what_cannot_be_made_can_be_tried_by_the_next_one(limits: ShareLimits) -> None:
     folder = SharedFolder("it", limits)
-    assert folder.read_once("a", 5, lambda: b"longer bytes") == b"longer bytes"
-    assert folder.find("a") is None
+
+    def fail() -> bytes:
+        raise OSError("it fails")
+
+    with pytest.raises(OSError, match="it fails"):
+        folder.make_once("a", fail)
+    assert folder.make_once("a", lambda: b"bytes") == b"bytes"
 
 
 @pytest.mark.parametrize("wrong", [{"keep_free": 1.0}, {"bundle_bytes": 0}, {"wait_s": 0.0}])

@@ -150,42 +150,63 @@ class SharedFolder:
             name: Of the bytes; letters and digits.
             nbytes: How many.
         """
-        path = self._folder / name
-        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not path.exists() and self.has_room(nbytes):
-                return Claim(path, lock, nbytes)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.ENOSPC, errno.ENOMEM):
-                os.close(lock)
-                raise
-        os.close(lock)
-        return None
+        lock = self._lock(name) if self.has_room(nbytes) else None
+        return None if lock is None else self._claim(name, nbytes, lock)
 
-    def read_once(self, name: str, nbytes: int, read: Callable[[], bytes]) -> bytes | memoryview:
-        """Return bytes that one process of the host reads.
+    def make_once(self, name: str, make: Callable[[], bytes]) -> bytes | memoryview:
+        """Return bytes that one process of the host makes.
 
         Args:
             name: Of the bytes; letters and digits.
-            nbytes: How many.
-            read: Reads them; also called where sharing fails or takes too long.
+            make: Makes them; also called where sharing fails or takes too long.
         """
         give_up_at = time.monotonic() + self._limits.wait_s
-        while time.monotonic() < give_up_at and self.has_room(nbytes):
+        while time.monotonic() < give_up_at:
             shared = self.find(name)
             if shared is not None:
                 return shared
-            claim = self.claim(name, nbytes)
-            if claim is not None:
-                with claim:
-                    data = read()
-                    if len(data) == nbytes:
-                        claim.memory[:] = data
-                        claim.publish()
-                    return data
+            lock = self._lock(name)
+            if lock is not None:
+                return self._make(name, make, lock)
             time.sleep(POLL_S)
-        return read()
+        return make()
+
+    def _make(self, name: str, make: Callable[[], bytes], lock: int) -> bytes:
+        try:
+            data = make()
+        except BaseException:
+            os.close(lock)
+            raise
+        if not self.has_room(len(data)):
+            os.close(lock)
+            return data
+        claim = self._claim(name, len(data), lock)
+        if claim is not None:
+            with claim:
+                claim.memory[:] = data
+                claim.publish()
+        return data
+
+    def _lock(self, name: str) -> int | None:
+        """Return a descriptor that holds the lock of bytes; None: not now, or they are there."""
+        path = self._folder / name
+        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not path.exists():
+                return lock
+        os.close(lock)
+        return None
+
+    def _claim(self, name: str, nbytes: int, lock: int) -> Claim | None:
+        """Get memory for bytes; None: there is not enough, and the lock is free again."""
+        try:
+            return Claim(self._folder / name, lock, nbytes)
+        except OSError as error:
+            os.close(lock)
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                raise
+            return None
 
     def has_room(self, nbytes: int) -> bool:
         """Tell whether that many bytes more may be shared."""

@@ -41,7 +41,7 @@ class OpenCheckpoint:
             reader = f"{socket.gethostname()}/{os.environ.get('RANK', os.getpid())}"
             self._agents = AgentRanges(self._storage, agents, reader=reader)
         self.folder: SharedFolder | None = None
-        """The memory shared with other ranks of the host, once ``read_shared`` was called."""
+        """The memory shared with other ranks of the host, once ``enter_shared`` was called."""
 
     @property
     def source(self) -> ReadsRanges:
@@ -52,19 +52,21 @@ class OpenCheckpoint:
         """Return a whole file."""
         return self.source.read(name, 0, self._storage.stat(name).size)
 
-    def read_shared(self, name: str) -> bytes:
-        """Return a whole file that all ranks read: one of each host does."""
+    def enter_shared(self, name: str) -> SharedFolder | None:
+        """Return the memory in which ranks of this host share a load; None: they do not.
+
+        Args:
+            name: Of the file that tells one state of the checkpoint from another.
+        """
         if self._sharing is None or not _has_others_here():
-            return self.read(name)
+            return None
         info = self._storage.stat(name)
         key = name_digest(f"{self._storage.url}/{name}/{info.version}/{info.size}".encode())
         try:
             self.folder = SharedFolder(key, self._sharing)
         except OSError as error:
             _log.warning("%s; ranks of this host read each for itself", error)
-            return self.read(name)
-        read = lambda: self.source.read(name, 0, info.size)  # noqa: E731
-        return bytes(self.folder.read_once("whole", info.size, read))
+        return self.folder
 
     def leave(self) -> None:
         """Let go of the memory shared with other ranks."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from typing import IO
 
 import torch
 from torch.distributed.checkpoint.filesystem import (
@@ -29,6 +30,9 @@ from headrace.storage.writing import write_anew
 
 FILE_BYTES = 4 << 30
 """About the longest file: what is lost when a stream breaks is written again [bytes]."""
+
+SMALL_BYTES = 1 << 20
+"""Tensors up to this are put together in memory: they are written in some twenty parts [bytes]."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class Saving:
         if isinstance(data, io.BytesIO):
             target.write(data.getbuffer())
         else:
-            torch.save(_alone(data), target)
+            _save_tensor(_alone(data), target)
         target.close()
         place = _StorageInfo(name, begin, stream.tell() - begin)
         if descriptors:
@@ -145,6 +149,15 @@ class Saving:
         for path in self._written:
             with contextlib.suppress(HeadraceError):  # what went wrong first is what is told
                 self._place.storage.delete(path)
+
+
+def _save_tensor(tensor: torch.Tensor, target: IO[bytes]) -> None:
+    if tensor.nbytes > SMALL_BYTES:
+        torch.save(tensor, target)
+        return
+    whole = io.BytesIO()
+    torch.save(tensor, whole)
+    target.write(whole.getbuffer())
 
 
 def item_bytes(item: WriteItem) -> int:
