@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,10 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
+from estate_samples import estate
+from rich.console import Console
 
 from headrace.cli.hotspots import headline
 from headrace.cli.main import run
+from headrace.cli.topview import Screen, picture
 from headrace.controller.local import LocalController
 from headrace.devhdfs.cluster import Cluster
 from headrace.storage.hdfs import HdfsStorage
@@ -166,7 +171,8 @@ def test_a_release_needs_a_controller(capsys: pytest.CaptureFixture[str]) -> Non
     assert "is for a controller's leases" in capsys.readouterr().err
 
 
-def test_progress_is_told_in_a_line() -> None:
+def raising(**changed: object) -> HotspotView:
+    """Return what a controller tells of copies that are being made."""
     file = HotspotFile(
         path="a",
         size=1,
@@ -178,22 +184,47 @@ def test_progress_is_told_in_a_line() -> None:
         state="raising",
         reason="9 readers",
     )
-    view = HotspotView(
-        id="i",
-        job="",
-        url="hdfs://nn/ckpt",
-        world_size=9,
-        hosts=None,
-        state="raising",
-        reason="1 of 1 hot files get more copies",
-        ready_share=0.5,
-        ready_in_s=3.0,
-        announced_at=0.0,
-        hot_in_s=1.0,
-        expires_in_s=9.0,
-        kept=True,
-        files=(file,),
+    told: dict[str, object] = {
+        "id": "i",
+        "job": "",
+        "url": "hdfs://nn/ckpt/step-5",
+        "world_size": 9,
+        "hosts": None,
+        "state": "raising",
+        "reason": "1 of 1 hot files get more copies",
+        "ready_share": 0.5,
+        "ready_in_s": 3.0,
+        "announced_at": 0.0,
+        "hot_in_s": 1.0,
+        "expires_in_s": 9.0,
+        "kept": True,
+        "files": (file,),
+    }
+    return HotspotView(**(told | changed))  # type: ignore[arg-type]
+
+
+def test_progress_is_told_in_a_line() -> None:
+    assert headline(raising()) == (
+        "i hdfs://nn/ckpt/step-5: raising, 50 % ready, all in 3.00 s; "
+        "1 of 1 hot files get more copies"
     )
-    assert headline(view) == (
-        "i hdfs://nn/ckpt: raising, 50 % ready, all in 3.00 s; 1 of 1 hot files get more copies"
-    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 9])
+def test_top_shows_the_newest_hotspots_and_keeps_to_the_screen(count: int) -> None:
+    views = tuple(raising(job=f"llm-{number}") for number in range(count))
+    whole = msgspec.structs.replace(estate(40, 9), hotspots=views)
+    console = Console(width=80, height=24, file=io.StringIO())
+    console.print(picture(whole, Screen(width=80, height=24), controller="http://c:1"))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    shown = [line for line in lines if line.startswith("hot ")]
+    assert len(shown) == min(count, 3)
+    assert all("raising llm-" in line and "lease 9.00 s" in line for line in shown)
+    assert len(lines) <= 24
+
+
+def test_without_a_job_the_checkpoint_is_named() -> None:
+    console = Console(width=80, height=24, file=io.StringIO())
+    whole = msgspec.structs.replace(estate(1, 1), hotspots=(raising(),))
+    console.print(picture(whole, Screen(width=80, height=24), controller="http://c:1"))
+    assert "raising step-5" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -12,9 +12,13 @@ from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.cli.gauges import STYLES, amount, felt, gauge, needs_word, rate, short_name, silence
 from headrace.report.units import bytes_, seconds
 from headrace.wire.estate import AgentTierView, AgentView, Estate, JobView, TierView
+from headrace.wire.hotspots import HotspotView
 
 _FIXED_LINES = 5
 """Lines beside those of tiers, jobs and agents: header, two headings, a blank one, the footer."""
+
+_MOST_HOTSPOTS = 3
+"""Announced hotspots that are shown; `headrace leases` lists all."""
 
 _LEAST_NAME = 10
 """Letters of a name that columns worth less than it make room for."""
@@ -30,12 +34,16 @@ class Screen:
 
 def picture(estate: Estate, screen: Screen, *, controller: str, footer: str = "") -> RenderableType:
     """Return what ``headrace top`` shows: the worst jobs first, as many as there is room for."""
-    room = max(screen.height - _FIXED_LINES - len(estate.tiers), 4)
+    above = [
+        *(_tier(tier) for tier in estate.tiers),
+        *(_hotspot(view) for view in estate.hotspots[:_MOST_HOTSPOTS]),
+    ]
+    room = max(screen.height - _FIXED_LINES - len(above), 4)
     agents = sorted(estate.agents, key=lambda agent: (not agent.silent, -agent.cpu_share))
     jobs = _job_lines(estate.jobs, screen.width, room - min(len(agents), room // 3))
     return Group(
         _header(estate, controller, screen.width),
-        *(_tier(tier) for tier in estate.tiers),
+        *above,
         *jobs,
         Text(),
         *_agent_lines(agents, screen.width, room + 1 - len(jobs)),
@@ -71,6 +79,15 @@ def _tier(tier: TierView) -> Text:
     text.append(f" given {bytes_(tier.granted_bytes_per_s)} of {rate(tier.bytes_per_s)}")
     text.append(f"  lent {bytes_(tier.lent_bytes_per_s)} of {bytes_(tier.pool_bytes_per_s)}")
     text.append(f"  used {bytes_(tier.used_bytes_per_s)}")
+    return text
+
+
+def _hotspot(view: HotspotView) -> Text:
+    text = Text(f"{'hot':6} ", no_wrap=True, overflow="ellipsis")
+    text.append_text(gauge(view.ready_share, width=7, style="magenta"))
+    named = view.job or view.url.rstrip("/").rpartition("/")[2]
+    text.append(f" {view.state} {short_name(named, 20)}")
+    text.append(f"  lease {seconds(round(max(view.expires_in_s, 0.0)))}  {view.reason}")
     return text
 
 

@@ -36,15 +36,15 @@ class Family:
             yield f"headrace_{self.name}{{{inside}}} {value!r}"
 
 
-def exposition(estate: Estate, hotspots: Sequence[HotspotView]) -> str:
-    """Return all figures of an estate, and of files that are about to turn hot in it."""
+def exposition(estate: Estate) -> str:
+    """Return all figures of an estate."""
     families = [
         *_of_controller(estate.controller),
         *_of_tiers(estate.tiers),
         *_of_jobs(estate.jobs),
         *_of_shares(estate.jobs),
         *_of_agents(estate.agents),
-        *_of_hotspots(hotspots),
+        *_of_hotspots(estate.hotspots),
     ]
     return "\n".join(line for family in families for line in family.lines()) + "\n"
 

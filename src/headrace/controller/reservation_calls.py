@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import get_args
 
 from headrace.controller import views
-from headrace.controller.call import ANYTHING, Asked, Call
+from headrace.controller.call import ANYTHING, Asked, Call, Parts
 from headrace.controller.ledger import Query
 from headrace.controller.steward import Steward
 from headrace.core.errors import CallerError
@@ -91,14 +91,16 @@ def _controller(steward: Steward) -> ControllerView:
     )
 
 
-def estate(steward: Steward) -> Estate:
+def estate(parts: Parts) -> Estate:
     """Return all of it."""
+    steward = parts.steward
     return Estate(
         at=steward.wall(),
         controller=_controller(steward),
         tiers=views.tiers(steward),
         jobs=views.jobs(steward).jobs,
         agents=views.agents(steward, with_jobs=False).agents,
+        hotspots=parts.hotspots.views().hotspots,
     )
 
 
@@ -210,8 +212,8 @@ RESERVATION_CALLS: tuple[Call, ...] = (
     Call(
         method="GET",
         path="/v1/estate",
-        summary="Show tiers, jobs, agents and the controller at one moment.",
-        act=lambda asked: estate(asked.parts.steward),
+        summary="Show tiers, jobs, agents, hotspots and the controller at one moment.",
+        act=lambda asked: estate(asked.parts),
         answers=Estate,
     ),
 )

@@ -94,8 +94,7 @@ class Service:
         return Response(said, media_type="text/plain")
 
     async def _metrics(self, _: Request) -> Response:
-        told = exposition(estate(self._parts.steward), self._parts.hotspots.views().hotspots)
-        return Response(told, media_type=CONTENT_TYPE)
+        return Response(exposition(estate(self._parts)), media_type=CONTENT_TYPE)
 
     async def _openapi(self, _: Request) -> Response:
         return Response(self._description, media_type="application/json")

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from headrace.core.media import Media
+from headrace.wire.hotspots import HotspotView
 
 EntryKind = Literal["loan", "refusal"]
 DecisionKind = Literal["quota", "diagnosis", "reordering", "burst", "reconciled"]
@@ -301,3 +302,5 @@ class Estate(msgspec.Struct, frozen=True, kw_only=True):
     tiers: tuple[TierView, ...]
     jobs: tuple[JobView, ...]
     agents: tuple[AgentView, ...]
+    hotspots: tuple[HotspotView, ...] = ()
+    """Announcements that hold copies, or are about to, newest first."""
