@@ -85,6 +85,8 @@ def test_only_what_is_below_the_folder_is_found(runs: Path) -> None:
     assert [one.path for one in find_checkpoints(LocalStorage(runs / "b/c/step-3"))] == [""]
     with pytest.raises(NotFoundError):
         find_checkpoints(storage, "nowhere")
+    with pytest.raises(NotFoundError, match="is a file; name the folder"):
+        find_checkpoints(storage, "b/c/step-3/.metadata")
 
 
 def test_parts_of_a_checkpoint_that_are_of_another_layout_are_not_told_of_again(

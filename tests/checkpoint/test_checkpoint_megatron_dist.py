@@ -78,21 +78,26 @@ def test_it_is_complete_with_its_marker_last_and_its_pointer_beside(saved: Path)
     assert {file.path: file.role for file in checkpoint.files}["common.pt"] == "state"
 
 
-@pytest.mark.parametrize("name", [".metadata", "common.pt", "metadata.json"])
-def test_each_of_its_own_files_is_missed(saved: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [".metadata", "metadata.json"])
+def test_what_comes_last_is_missed(saved: Path, name: str) -> None:
     (saved / name).unlink()
     assert opened(saved)[1].missing == f"no {name} yet"
 
 
-def test_shards_alone_are_megatrons_by_the_folders_name_or_by_common(saved: Path) -> None:
-    for name in (".metadata", "metadata.json"):
-        (saved / name).unlink()
-    assert opened(saved)[1].layout == "megatron-dist"
-    renamed = saved.rename(saved.parent / "weights")
-    assert opened(renamed)[1].layout == "megatron-dist"
-    assert opened(renamed)[1].pointer is None
-    (renamed / "common.pt").unlink()
-    assert opened(renamed)[1].layout == "dcp"
+def test_what_has_no_common_is_what_megatron_calls_torch_dcp(saved: Path) -> None:
+    (saved / "common.pt").unlink()
+    (saved / "metadata.json").unlink()
+    _, checkpoint = opened(saved)
+    assert checkpoint.layout == "dcp"
+    assert checkpoint.complete
+    assert checkpoint.pointer is not None
+    assert checkpoint.pointer.content == b"7"
+
+
+def test_a_folder_of_another_name_has_no_pointer(saved: Path) -> None:
+    _, checkpoint = opened(saved.rename(saved.parent / "weights"))
+    assert checkpoint.layout == "megatron-dist"
+    assert checkpoint.pointer is None
 
 
 def test_a_release_is_pointed_to_as_such(saved: Path) -> None:

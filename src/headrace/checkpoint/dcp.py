@@ -2,7 +2,8 @@
 
 Each rank writes ``__R_0.distcp`` (and ``__R_1.distcp`` … with several threads); then rank 0 writes
 ``.metadata``, which says where each chunk is, so that is the marker. Without collectives each rank
-writes a ``__R.metadata`` of its own instead, and there is no marker.
+writes a ``__R.metadata`` of its own instead, and there is no marker. Megatron's ``torch_dcp`` and
+``fsdp_dtensor`` are the same in ``iter_NNNNNNN``, which a pointer names.
 
 **Who reads what.** All ranks read ``.metadata``, every object that is no tensor, and every tensor
 that is in one chunk. A tensor in as many chunks as there are ranks is read as it was written: each
@@ -25,6 +26,7 @@ from math import prod
 
 from headrace.checkpoint.dcpmetadata import parse_metadata
 from headrace.checkpoint.dcppieces import lengths_of, pieces_of
+from headrace.checkpoint.iterations import iteration_pointer
 from headrace.checkpoint.layout import (
     MOST_METADATA_BYTES,
     Checkpoint,
@@ -34,8 +36,9 @@ from headrace.checkpoint.layout import (
     Piece,
     Reading,
     Role,
+    whole_file,
 )
-from headrace.checkpoint.safetensors_folder import step_of, whole_file
+from headrace.checkpoint.naming import step_of
 from headrace.core.errors import CallerError, CorruptDataError
 from headrace.storage.port import FileInfo, Storage
 
@@ -68,6 +71,7 @@ class DcpLayout:
             files=files_of(infos, lengths, last=metadata),
             missing=_unready(infos, metadata) or shortfall(infos, lengths),
             marker=None if of_ranks else METADATA,
+            pointer=iteration_pointer(folder),
         )
 
     def pieces(self, storage: Storage, checkpoint: Checkpoint) -> Sequence[Piece]:

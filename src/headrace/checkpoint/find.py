@@ -93,17 +93,16 @@ def find_checkpoints(
         NotFoundError: there is no such folder.
         StorageError: something cannot be read.
     """
-    root = root.strip("/")
-    folders = _folders(root, storage.list(root))
+    listing = _Listing(storage, root.strip("/"))
     found: list[Checkpoint] = []
     taken: set[str] = set()
-    for done, folder in enumerate(folders, start=1):
-        for one in _recognised(storage, folder):
+    for done, path in enumerate(listing.paths, start=1):
+        for one in _recognised(storage, listing.folder(path)):
             paths = {one.file_path(file.path) for file in one.files}
             found += [one] if not paths <= taken else []
             taken |= paths
         if on_folder is not None:
-            on_folder(done, len(folders))
+            on_folder(done, len(listing.paths))
     return sorted(found, key=lambda one: (-1 if one.step is None else one.step, one.path))
 
 
@@ -179,21 +178,34 @@ def _damaged(layout: Layout, folder: Folder, error: CorruptDataError) -> Checkpo
     )
 
 
-def _folders(root: str, infos: Iterable[FileInfo]) -> list[Folder]:
-    """Return each folder that has files in or below it, with all of them; upper ones first."""
-    below: dict[str, list[FileInfo]] = defaultdict(list)
-    direct: dict[str, list[FileInfo]] = defaultdict(list)
-    for info in infos:
+class _Listing:
+    """What lies below a folder, by each folder in it."""
+
+    def __init__(self, storage: Storage, root: str) -> None:
+        self._below: dict[str, list[FileInfo]] = defaultdict(list)
+        self._direct: dict[str, list[FileInfo]] = defaultdict(list)
+        for info in storage.list(root):
+            if info.path == root:
+                raise NotFoundError(f"{_place(storage, root)} is a file; name the folder it is in")
+            self._add(info, root)
+        self.paths = sorted(self._below, key=lambda path: (path.count("/"), path))
+        """Folders that have files in or below them; upper ones first."""
+
+    def _add(self, info: FileInfo, root: str) -> None:
         folder = info.path.rpartition("/")[0]
-        if _is_hidden(folder.removeprefix(root)):
-            continue
-        direct[folder].append(info)
-        for above in _with_parents(folder, root):
-            below[above].append(info)
-    return [
-        _folder(path, below[path], _relative(direct.get(path.rpartition("/")[0], ()), path))
-        for path in sorted(below, key=lambda path: (path.count("/"), path))
-    ]
+        if not _is_hidden(folder.removeprefix(root)):
+            self._direct[folder].append(info)
+            for above in _with_parents(folder, root):
+                self._below[above].append(info)
+
+    def folder(self, path: str) -> Folder:
+        above = path.rpartition("/")[0]
+        beside = self._direct.get(above, ()) if path else ()
+        return _folder(path, self._below[path], _below(beside, above))
+
+
+def _place(storage: Storage, path: str) -> str:
+    return f"{storage.url.rstrip('/')}/{path}" if path else storage.url
 
 
 def _is_hidden(folder: str) -> bool:
@@ -202,7 +214,7 @@ def _is_hidden(folder: str) -> bool:
 
 def _with_parents(folder: str, root: str) -> Iterator[str]:
     yield folder
-    while folder != root:
+    while folder not in ("", root):
         folder = folder.rpartition("/")[0]
         yield folder
 
@@ -215,10 +227,6 @@ def _folder(path: str, infos: Sequence[FileInfo], beside: Sequence[FileInfo]) ->
 def _below(infos: Iterable[FileInfo], folder: str) -> tuple[FileInfo, ...]:
     cut = len(folder) + 1 if folder else 0
     return tuple(replace(info, path=info.path[cut:]) for info in infos)
-
-
-def _relative(infos: Iterable[FileInfo], path: str) -> tuple[FileInfo, ...]:
-    return () if not path else _below(infos, path.rpartition("/")[0])
 
 
 def _pointers(storage: Storage, path: str) -> Iterator[FileInfo]:
@@ -234,15 +242,15 @@ def _pointers(storage: Storage, path: str) -> Iterator[FileInfo]:
 
 
 def _unknown(storage: Storage, path: str, infos: Sequence[FileInfo]) -> str:
-    place = f"{storage.url.rstrip('/')}/{path}" if path else storage.url
+    place = _place(storage, path)
     if len(infos) == 1 and infos[0].path == path:
-        return f"{place} is a file; name the folder of the checkpoint that it is in"
+        return f"{place} is a file; name the folder it is in"
     below = find_checkpoints(storage, path) if infos else []
     if below:
         example = next((one for one in reversed(below) if one.complete), below[-1])
         return (
             f"{place} is no checkpoint itself but holds {len(below)}; name one, such as "
-            f"{storage.url.rstrip('/')}/{example.path}"
+            f"{_place(storage, example.path)}"
         )
     known = ", ".join(layout.name for layout in LAYOUTS)
     return f"no checkpoint at {place}: its {len(infos):,} files are of none of the layouts {known}"

@@ -29,29 +29,26 @@ from headrace.checkpoint.dcp import (
     shortfall,
     stored_pieces,
 )
+from headrace.checkpoint.iterations import iteration_pointer
 from headrace.checkpoint.layout import (
     Checkpoint,
     Folder,
     LayoutName,
     Piece,
-    Pointer,
     Reading,
+    whole_file,
 )
-from headrace.checkpoint.megatron_legacy import POINTER
-from headrace.checkpoint.pointers import pointer_beside
-from headrace.checkpoint.safetensors_folder import step_of, whole_file
+from headrace.checkpoint.naming import step_of
 from headrace.storage.port import FileInfo, Storage
 
 MARKER = "metadata.json"
 
 _COMMON = "common.pt"
-_RELEASE = "release"
-_FOLDER = re.compile(rf"(?:^|/)(?:iter_(\d{{7,18}})|{_RELEASE})$")
 _SHARD_OF = re.compile(r"/shard_[\d.]+_[\d.]+$")
 
 
 class MegatronDistLayout:
-    """A folder with DCP's files and Megatron's ``common.pt`` or ``metadata.json``."""
+    """A folder with DCP's files and ``common.pt``, which is there before them."""
 
     @property
     def name(self) -> LayoutName:
@@ -61,7 +58,7 @@ class MegatronDistLayout:
     def recognise(self, storage: Storage, folder: Folder) -> Checkpoint | None:
         """Return the checkpoint, complete when its marker and all shards are there."""
         infos = {info.path: info for info in folder.files}
-        if not _is_megatron(storage, folder.path, infos):
+        if _COMMON not in infos or not is_dcp(storage, folder.path, infos):
             return None
         metadata = [infos[METADATA]] if METADATA in infos else []
         lengths = needed_lengths(storage, folder.path, metadata)
@@ -72,7 +69,7 @@ class MegatronDistLayout:
             files=files_of(infos, lengths, last=(METADATA, MARKER)),
             missing=_unready(infos) or shortfall(infos, lengths),
             marker=MARKER,
-            pointer=_pointer(folder),
+            pointer=iteration_pointer(folder),
         )
 
     def pieces(self, storage: Storage, checkpoint: Checkpoint) -> Sequence[Piece]:
@@ -95,22 +92,9 @@ class MegatronDistLayout:
         return found
 
 
-def _is_megatron(storage: Storage, path: str, infos: Mapping[str, FileInfo]) -> bool:
-    beside = _COMMON in infos or _FOLDER.search(path) is not None
-    return beside and is_dcp(storage, path, infos)
-
-
 def _unready(infos: Mapping[str, FileInfo]) -> str:
-    absent = [name for name in (METADATA, _COMMON, MARKER) if name not in infos]
+    absent = [name for name in (METADATA, MARKER) if name not in infos]
     return f"no {absent[0]} yet" if absent else ""
-
-
-def _pointer(folder: Folder) -> Pointer | None:
-    place = _FOLDER.search(folder.path)
-    if place is None:
-        return None
-    iteration = place.group(1)
-    return pointer_beside(folder, POINTER, str(int(iteration)) if iteration else _RELEASE)
 
 
 def _as_chunk(piece: Piece) -> Piece:

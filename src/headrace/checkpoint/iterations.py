@@ -1,0 +1,21 @@
+"""Megatron-LM's folders of iterations, whatever lies in them, and the pointer beside them."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.checkpoint.layout import Folder, Pointer
+from headrace.checkpoint.megatron_legacy import POINTER
+from headrace.checkpoint.pointers import pointer_beside
+
+_RELEASE = "release"
+_FOLDER = re.compile(rf"(?:^|/)(?:iter_(\d{{7,18}})|{_RELEASE})$")
+
+
+def iteration_pointer(folder: Folder) -> Pointer | None:
+    """Return what is to point to a folder once it is complete; None: it is not Megatron's."""
+    place = _FOLDER.search(folder.path)
+    if place is None:
+        return None
+    iteration = place.group(1)
+    return pointer_beside(folder, POINTER, str(int(iteration)) if iteration else _RELEASE)
