@@ -20,6 +20,7 @@ from headrace.wire.auth import new_token
 from headrace.wire.replication import SignalSent
 
 TOKEN = new_token()
+TWO = {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_what_an_agent_that_dies_had_begun_others_do(
     agents: list[LocalAgent], roots: tuple[Path, Path]
 ) -> None:
     source, destination = roots
-    folder = save_checkpoint(source, 100, shards=4, nbytes=30 << 20)
+    folder = save_checkpoint(source, 100, shards=4, nbytes=15 << 20)
     with (
         LocalAgent([roots[0].parent], token=TOKEN, options=["--workers", "1"]) as dying,
         replicating(bytes_per_s=30 << 20, agents=pool([dying])) as running,
@@ -93,9 +94,7 @@ def test_what_an_agent_that_dies_had_begun_others_do(
 
 def test_one_that_failed_is_left_alone_for_a_while() -> None:
     clock = ManualClock()
-    known = AgentPool(
-        lambda: {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"}, "t", clock=clock
-    )
+    known = AgentPool(lambda: TWO, "t", clock=clock)
 
     def hired(*but: str) -> str | None:
         with known.hired("r", set(but)) as agent:
@@ -112,6 +111,6 @@ def test_one_that_failed_is_left_alone_for_a_while() -> None:
 
 
 def test_the_least_busy_is_hired() -> None:
-    known = AgentPool(lambda: {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"}, "t")
+    known = AgentPool(lambda: TWO, "t")
     with known.hired("r", set()) as first, known.hired("r", set()) as second:
         assert {first, second} == {"a", "b"}

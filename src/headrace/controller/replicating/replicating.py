@@ -12,9 +12,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import assert_never
 
 import msgspec
@@ -277,7 +276,7 @@ class Replicating:
         row = replication.row
         source = self._config.open_store(row.wanted.source)
         try:
-            destination = self._config.open_store(_made(row.wanted.destination))
+            destination = _opened_or_made(row.wanted.destination, self._config.open_store)
         except BaseException:
             source.close()
             raise
@@ -435,13 +434,23 @@ class Replicating:
         return self._replications[name]
 
 
-def _made(destination: str) -> str:
-    """Make a destination that is a directory of this host, if only it itself is missing."""
-    place = Path(destination.removeprefix("file:"))
-    if place.is_absolute() and place.parent.is_dir():
-        with suppress(OSError):  # who opens it says what is wrong
-            place.mkdir(exist_ok=True)
-    return destination
+def _opened_or_made(url: str, open_store: Callable[[str], Storage]) -> Storage:
+    """Open a destination; where only it itself is missing, make it.
+
+    Raises:
+        NotFoundError: the folder that it is to be in is not there either.
+    """
+    try:
+        return open_store(url)
+    except NotFoundError:
+        parent, _, name = url.rstrip("/").rpartition("/")
+        if not name:
+            raise
+        with closing(open_store(parent or "/")) as above:
+            path = f"{name}/.headrace/begun"
+            above.write(path, b"")
+            above.delete(path)
+        return open_store(url)
 
 
 def _is_of(source: str, replication: _Replication) -> bool:
