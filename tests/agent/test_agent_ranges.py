@@ -33,11 +33,13 @@ from headrace.wire.endpoint import Endpoint
 from headrace.wire.ranges import (
     MOST_RANGE_BYTES,
     Preload,
+    PreloadedFile,
     PreloadState,
     WantedRange,
     drop_preload,
     fetch_range,
     preload_state,
+    preloaded_files,
     put_preload,
 )
 
@@ -165,6 +167,32 @@ def test_a_preload_is_read_once_and_served_from_memory(
         preload_state(connection, "job-1")
     assert caught.value.code == "not-found"
     assert fetched(connection, folder, big(5000, 9))[0] == CONTENT[5000:5009]
+
+
+def test_a_file_is_the_same_one_by_whichever_folder_it_is_named(
+    connection: Connection, folder: Path
+) -> None:
+    deep = WantedRange(path="big", offset=0, length=5000)
+    put_preload(connection, "deep", Preload(url=f"{folder}/step-1", ranges=(deep,), lease_s=60))
+    ready(connection, "deep")
+    before = counts(connection)["read_bytes"]
+    for url, path in (
+        (folder, "step-1/big"),
+        (f"{folder}/", "./step-1//big"),
+        (folder, "step-1/big"),
+    ):
+        wanted = WantedRange(path=path, offset=7, length=100)
+        assert fetched(connection, url, wanted)[0] == CONTENT[7:107]
+    assert counts(connection)["read_bytes"] == before
+    assert preloaded_files(connection, str(folder)) == (
+        PreloadedFile(path="step-1/big", ready_bytes=5000),
+    )
+    (folder / "step-10").mkdir()
+    assert preloaded_files(connection, f"{folder}/step-10") == ()
+    drop_preload(connection, "deep")
+    assert preloaded_files(connection, f"{folder}/step-1/") == ()
+    with pytest.raises(RefusedError, match="outside"):
+        preloaded_files(connection, "/etc")
 
 
 def test_two_leases_share_what_both_want_and_one_that_ends_leaves_it_to_the_other(

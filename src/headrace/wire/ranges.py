@@ -61,6 +61,21 @@ class PreloadState(msgspec.Struct, frozen=True, kw_only=True):
     expires_in_s: float = 0.0
 
 
+class PreloadedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of which an agent keeps something, or is about to."""
+
+    path: str
+    """Relative to the URL that was asked about."""
+
+    ready_bytes: int
+
+
+class PreloadedFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer of ``GET /v1/preloads?url=…``: what the leases of an agent keep below a folder."""
+
+    files: tuple[PreloadedFile, ...]
+
+
 def fetch_range(
     connection: Connection,
     url: str,
@@ -122,6 +137,15 @@ def preload_state(connection: Connection, name: str) -> PreloadState:
         RefusedError: ``not-found``: there is none, or its lease has ended.
     """
     return connection.call("GET", _preload_path(name), PreloadState)
+
+
+def preloaded_files(connection: Connection, url: str) -> tuple[PreloadedFile, ...]:
+    """Return of which files below a folder an agent keeps something: it is the one to ask.
+
+    Raises: as ``Connection.call``.
+    """
+    query = urlencode({"url": url}, errors="surrogateescape")
+    return connection.call("GET", f"/v1/preloads?{query}", PreloadedFiles).files
 
 
 def drop_preload(connection: Connection, name: str) -> None:

@@ -19,11 +19,20 @@ PIECE_BYTES = 8 << 20
 """Longest piece that is read and kept as one [bytes]."""
 
 
-class FileName(NamedTuple):
-    """A file inside the agent's roots."""
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A file inside the agent's roots; the same one by whichever folder above it it is named."""
 
-    place: Located
-    path: str
+    place: Located = field(compare=False)
+    path: str = field(compare=False)
+    """Relative to ``place``, without ``..``."""
+
+    whole: str = field(init=False)
+    """URL or path."""
+
+    def __post_init__(self) -> None:
+        whole = _joined(self.place.url, self.path)
+        object.__setattr__(self, "whole", whole)
 
 
 class Piece(NamedTuple):
@@ -80,6 +89,7 @@ class _File:
     """By offset, with some among them that were let go of."""
 
     live: int = 0
+    ready_bytes: int = 0
 
     version: str = ""
     seen_at: float = 0.0
@@ -125,6 +135,7 @@ class RangeMemory:
         if found.version != file.version:
             self.forget(kept.piece.file, file.version)
         file.version, file.seen_at = found.version, now
+        file.ready_bytes += kept.piece.length
         kept.data = b"".join(found.parts)
         kept.settled.set()
 
@@ -152,6 +163,16 @@ class RangeMemory:
         if file in self._files:
             self._files[file].seen_at = now
 
+    def below(self, place: Located) -> Iterator[tuple[str, int]]:
+        """Yield the files below a folder of which something is kept, or is to be.
+
+        By path relative to the folder, with the bytes that lie ready.
+        """
+        folder = _joined(place.url, "")
+        for name, known in self._files.items():
+            if name.whole.startswith(folder):
+                yield name.whole[len(folder) :], known.ready_bytes
+
     def forget(self, file: FileName, version: str) -> None:
         """Let go of what was read of a version of a file: it is another one by now."""
         known = self._files.get(file)
@@ -174,17 +195,24 @@ class RangeMemory:
     def _let_go(self, kept: Kept) -> None:
         if kept.let_go:
             return
+        piece = kept.piece
+        file = self._files[piece.file]
+        file.ready_bytes -= piece.length if kept.data is not None else 0
         kept.data, kept.let_go = None, True
         kept.settled.set()
-        piece = kept.piece
         del self._pieces[piece]
         self.used -= piece.length
-        file = self._files[piece.file]
         file.live -= 1
         if not file.live:
             del self._files[piece.file]
         elif 2 * file.live < len(file.order):
             file.order = [one for one in file.order if not one.let_go]
+
+
+def _joined(url: str, path: str) -> str:
+    """Return a file's whole name; of the empty path, that of a folder with its slash."""
+    named = [name for name in path.split("/") if name not in ("", ".")]
+    return "/".join([url.rstrip("/"), *(named or [""])])
 
 
 def cut(file: FileName, offset: int, length: int) -> Iterator[Piece]:

@@ -171,7 +171,7 @@ class RangeReading:
 
 
 def _read_one_version(storage: Storage, piece: Piece) -> Versioned:
-    (_, path), offset, length = piece
+    path, offset, length = piece.file.path, piece.offset, piece.length
     before = storage.stat(path)
     if offset + length > before.size:
         raise BeyondEndError(

@@ -22,7 +22,14 @@ from headrace.agent.storages import OpenStores
 from headrace.agent.threads import DaemonThreads
 from headrace.core.clock import Clock
 from headrace.core.errors import HeadraceError, NotFoundError
-from headrace.wire.ranges import MOST_RANGE_BYTES, VERSION_HEADER, Preload, PreloadState
+from headrace.wire.ranges import (
+    MOST_RANGE_BYTES,
+    VERSION_HEADER,
+    Preload,
+    PreloadedFile,
+    PreloadedFiles,
+    PreloadState,
+)
 from headrace.wire.serving import ApiError, StatusOf, json_answer, read_message
 
 STATUSES: tuple[StatusOf, ...] = (
@@ -82,6 +89,7 @@ class RangeService:
         preload = "/v1/preloads/{name}"
         return [
             Route("/v1/ranges", self._range, methods=["GET"]),
+            Route("/v1/preloads", self._list, methods=["GET"]),
             Route(preload, self._put, methods=["PUT"]),
             Route(preload, self._state, methods=["GET"]),
             Route(preload, self._drop, methods=["DELETE"]),
@@ -127,6 +135,13 @@ class RangeService:
                 503, "full", f"this agent has {MOST_PRELOADS} preloads already; end some, or wait"
             )
         return json_answer(self.leases.put(name, place, preload))
+
+    async def _list(self, request: Request) -> Response:
+        place = await self._locate(request.query_params.get("url", ""))
+        files = (
+            PreloadedFile(path=path, ready_bytes=ready) for path, ready in self._memory.below(place)
+        )
+        return json_answer(PreloadedFiles(files=tuple(files)))
 
     async def _state(self, request: Request) -> Response:
         return json_answer(self._state_of(_name(request)))
