@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from copies_for_tests import (
     FILES,
@@ -118,35 +120,37 @@ def test_a_staged_chunk_of_another_length_does_not_count(both: Both, damage: byt
     assert task in Staging(destination, publication.route).look().missing(publication.plans)
 
 
-def test_two_copies_of_a_chunk_that_differ_do_not_count_unless_the_digest_is_known(
-    both: Both,
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_copies_of_a_chunk_that_differ_the_later_counts_unless_the_digest_is_known(
+    both: Both, order: int
 ) -> None:
     source, destination = both
     save(source, chunk_bytes=None)
-    unknown = publication_of(source, destination)
-    done = copy_chunk(unknown.plans[0].tasks[0], source, destination, Taken())
-    destination.write(done.part[:-1] + ("0" if done.part[-1] != "0" else "1"), b"9876543210")
-    staging = Staging(destination, unknown.route)
-    assert unknown.plans[0].tasks[0] in staging.look().missing(unknown.plans)
-    staging.tidy(unknown.plans)
-    assert staging.look().files == {}
+    publication = publication_of(source, destination)
+    task = publication.plans[0].tasks[0]
+    for digit, written_at in zip("12"[::order], (1e9, 2e9), strict=True):
+        part = f"{task.staged}-{digit * 32}"
+        destination.write(part, b"9876543210")
+        os.utime(f"{destination.url}/{part}", (written_at, written_at))
+    staged = Staging(destination, publication.route).look()
+    assert staged.digest(task) == ("2" if order == 1 else "1") * 32
+    for digit in "12":
+        known = msgspec.structs.replace(task, digest=digit * 32)
+        assert staged.part(known) == f"{task.staged}-{digit * 32}"
+    assert staged.part(msgspec.structs.replace(task, digest="3" * 32)) is None
 
 
-def test_tidying_leaves_what_is_of_use_and_no_more(both: Both) -> None:
+def test_what_is_of_no_use_goes_with_the_folder(both: Both) -> None:
     source, destination = both
     save(source)
     stage(publication_of(source, destination), source, destination)
     save(source, {**FILES, MARKER: b"newer"})
     newer = publication_of(source, destination)
     destination.write(f"{newer.route.staging}/leftover", b"")
-    staging = Staging(destination, newer.route)
-    staging.tidy([*newer.plans[:1]])
-    kept = staging.look()
-    assert not kept.files
+    assert len(Staging(destination, newer.route).look().missing(newer.plans)) == 7
     stage(newer, source, destination)
-    staging.tidy(newer.plans)
-    assert staging.look().missing(newer.plans) == ()
-    assert len(staging.look().files) == sum(len(plan.tasks) for plan in newer.plans)
+    publish(newer, destination)
+    assert list(destination.list(STAGING)) == []
 
 
 def test_staging_folders_of_other_copies_are_removed(both: Both) -> None:

@@ -272,7 +272,7 @@ def _sealed_file(plan: FilePlan, staged: Staged) -> SealedFile:
         size=plan.file.size,
         version="",
         chunk_bytes=plan.chunk_bytes,
-        digests=tuple(task.digest or staged.digests[task.staged][0] for task in plan.tasks),
+        digests=tuple(digest for task in plan.tasks if (digest := staged.digest(task))),
         copied_version=plan.file.version,
     )
     return SealedFile(key=plan.key, noted=noted)

@@ -3,7 +3,7 @@
 It tells by itself what is done: a finished chunk's name says which bytes of which file it is, and
 their digest. So a copy goes on after its process was killed, without a journal, and on another
 host. What names nothing of the copy is of a file that was replaced, or was being written when
-somebody died.
+somebody died; it goes with the folder.
 """
 
 from __future__ import annotations
@@ -30,17 +30,22 @@ class Staged:
     """All in it, by path relative to the destination's root."""
 
     digests: Mapping[str, tuple[str, ...]]
-    """Finished chunks: ``ChunkTask.staged`` → digests. More than one: it is not known which of
-    them is right."""
+    """Finished chunks: ``ChunkTask.staged`` → digests, that of what was written last at the end.
+    There is more than one where a file was changed without getting another version."""
 
     seal: Seal | None
 
+    def digest(self, task: ChunkTask) -> str | None:
+        """Return the digest of a chunk's finished copy; None: it is not there."""
+        digests = self.digests.get(task.staged, ())
+        if task.digest is not None:
+            return task.digest if task.digest in digests else None
+        return digests[-1] if digests else None
+
     def part(self, task: ChunkTask) -> str | None:
         """Return the path of a chunk's finished copy; None: it is not there."""
-        digests = self.digests.get(task.staged, ())
-        if task.digest in digests or (task.digest is None and len(digests) == 1):
-            return part_path(task.staged, task.digest or digests[0])
-        return None
+        digest = self.digest(task)
+        return None if digest is None else part_path(task.staged, digest)
 
     def missing(self, plans: Sequence[FilePlan]) -> tuple[ChunkTask, ...]:
         """Return the chunks that are still to be copied.
@@ -50,7 +55,7 @@ class Staged:
         """
         if self.seal is not None and self.seal.is_of(plans):
             return ()
-        return tuple(task for plan in plans for task in plan.tasks if self.part(task) is None)
+        return tuple(task for plan in plans for task in plan.tasks if self.digest(task) is None)
 
 
 class Staging:
@@ -73,32 +78,13 @@ class Staging:
         """
         files = {info.path: info for info in _listed(self._destination, self._folder)}
         digests: dict[str, tuple[str, ...]] = {}
-        for path, info in files.items():
+        for path, info in sorted(files.items(), key=_written_at):
             match = _PART.fullmatch(path)
             if match and int(match[2]) == info.size:
                 digests[match[1]] = (*digests.get(match[1], ()), match[3])
         sealed = self.seal_path in files
         seal = read_seal(self._destination, self.seal_path) if sealed else None
         return Staged(files, digests, seal)
-
-    def tidy(self, plans: Sequence[FilePlan]) -> None:
-        """Remove all that is of no use for these files.
-
-        To be called while nobody copies chunks to this folder: it would remove what is being
-        written.
-
-        Args:
-            plans: All files of the checkpoint.
-
-        Raises:
-            StorageError: something cannot be removed.
-        """
-        staged = self.look()
-        if staged.seal is not None and staged.seal.is_of(plans):
-            return
-        wanted = {staged.part(task) for plan in plans for task in plan.tasks}
-        for path in sorted(set(staged.files) - wanted, key=self._seal_first):
-            self._destination.delete(path)
 
     def remove(self) -> None:
         """Remove the folder.
@@ -108,8 +94,9 @@ class Staging:
         """
         _remove(self._destination, self._folder)
 
-    def _seal_first(self, path: str) -> bool:
-        return path != self.seal_path
+
+def _written_at(item: tuple[str, FileInfo]) -> float:
+    return item[1].modified_s or 0.0
 
 
 def remove_others(destination: Storage, routes: Iterable[Route]) -> tuple[str, ...]:
