@@ -14,6 +14,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint._extension import ZStandard
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from training_state import DTYPES, blank_state, numbers, random_state, same
 
@@ -224,11 +225,18 @@ def test_a_tensor_with_code_is_refused_and_not_executed(copied: Path, tmp_path: 
         archive.writestr("archive/data.pkl", pickle.dumps(Evil(evil), protocol=2))
         archive.writestr("archive/version", "3\n")
         archive.writestr("archive/byteorder", "little")
-    change_metadata(copied, "scalar", offset=0, length=len(file.getvalue()))
-    data = (copied / "__0_0.distcp").read_bytes()
-    (copied / "__0_0.distcp").write_bytes(file.getvalue() + data[len(file.getvalue()) :])
+    change_metadata(copied, "scalar", length=len(file.getvalue()))
+    with (copied / "__0_0.distcp").open("r+b") as shard:
+        shard.seek(place_of(copied, "scalar").offset)
+        shard.write(file.getvalue())
     assert "scalar in __0_0.distcp cannot be read" in refusal(copied, trusted=True)
     assert not evil.exists()
+
+
+def place_of(folder: Path, fqn: str) -> _StorageInfo:
+    metadata = parse_metadata((folder / ".metadata").read_bytes(), "it")
+    (place,) = (info for index, info in metadata.storage_data.items() if index.fqn == fqn)
+    return place
 
 
 def change_metadata(folder: Path, fqn: str, **fields: Any) -> None:
@@ -236,7 +244,6 @@ def change_metadata(folder: Path, fqn: str, **fields: Any) -> None:
     for index, info in metadata.storage_data.items():
         if index.fqn == fqn:
             vars(info).update(fields)
-    metadata.storage_meta = None
     (folder / ".metadata").write_bytes(pickle.dumps(metadata))
 
 
@@ -254,6 +261,22 @@ def test_pieces_before_the_start_of_a_file_are_refused(copied: Path, fields: Any
         CheckpointReader(copied).read_metadata()
 
 
+def test_pieces_that_share_bytes_are_refused(copied: Path) -> None:
+    change_metadata(copied, "scalar", offset=0)
+    with pytest.raises(CorruptDataError, match="share bytes of __0_0"):
+        CheckpointReader(copied).read_metadata()
+
+
+@pytest.mark.parametrize("sizes", [(-1, 4), (6, 4), (5,)])
+def test_chunks_outside_of_their_tensor_are_refused(copied: Path, sizes: tuple[int, ...]) -> None:
+    metadata = parse_metadata((copied / ".metadata").read_bytes(), "it")
+    (chunk,) = metadata.state_dict_metadata["empty"].chunks
+    chunk.sizes = torch.Size(sizes)
+    (copied / ".metadata").write_bytes(pickle.dumps(metadata))
+    with pytest.raises(CorruptDataError, match="describes 'empty' as what cannot be"):
+        CheckpointReader(copied).read_metadata()
+
+
 def test_a_truncated_file_is_an_error_that_says_where_it_ends(copied: Path) -> None:
     file = copied / "__0_0.distcp"
     file.write_bytes(file.read_bytes()[:500_000])
@@ -267,10 +290,13 @@ def test_a_piece_that_is_not_where_it_is_said_to_be_is_an_error(copied: Path, fq
 
 
 def test_another_tensor_in_the_place_of_one_is_an_error(copied: Path) -> None:
+    one, other = place_of(copied, "large"), place_of(copied, "list.1")
     metadata = parse_metadata((copied / ".metadata").read_bytes(), "it")
-    (other,) = (info for i, info in metadata.storage_data.items() if i.fqn == "list.1")
-    change_metadata(copied, "large", offset=other.offset, length=other.length)
-    assert "has the shape (3,)" in refusal(copied)
+    for index, info in metadata.storage_data.items():
+        if index.fqn in ("large", "list.1"):
+            vars(info).update(vars(other if index.fqn == "large" else one))
+    (copied / ".metadata").write_bytes(pickle.dumps(metadata))
+    assert "has the shape (" in refusal(copied)
 
 
 def test_a_checkpoint_that_is_not_complete_is_an_error(tmp_path: Path) -> None:

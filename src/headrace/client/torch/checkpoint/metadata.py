@@ -6,6 +6,8 @@ framework put into ``planner_data`` becomes inert.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 import torch
@@ -50,6 +52,7 @@ def parse_metadata(data: bytes, what: str) -> Metadata:
         _require_kind(name, kind, what)
     for index, info in metadata.storage_data.items():
         _require_place(index, info, what)
+    _require_apart(metadata.storage_data, what)
     return metadata
 
 
@@ -90,6 +93,21 @@ def _require_place(index: object, info: object, what: str) -> None:
             f"{what} says that {index.fqn!r} lies at {info.offset}, {info.length} bytes long; it "
             "is damaged or hostile"
         )
+
+
+def _require_apart(places: dict[MetadataIndex, _StorageInfo], what: str) -> None:
+    """Refuse two pieces that share bytes: one of them is not what it says."""
+    files: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for index, info in places.items():
+        if info.length:
+            files[info.relative_path].append((info.offset, info.offset + info.length, index.fqn))
+    for path, pieces in files.items():
+        for (_, end, name), (begin, _, other) in pairwise(sorted(pieces)):
+            if begin < end:
+                raise CorruptDataError(
+                    f"{what} says that {name!r} and {other!r} share bytes of {path} from {begin} "
+                    "on; it is damaged or hostile"
+                )
 
 
 def _memory_format(code: int) -> torch.memory_format:
@@ -160,7 +178,11 @@ _TABLE: dict[tuple[str, str], Known] = {
     (_HOME, "_MEM_FORMAT_ENCODING"): Function(_memory_format),
     ("torch", "Size"): Function(torch.Size),
     ("torch.serialization", "_get_layout"): Function(_layout),
-    ("pathlib", "PosixPath"): Function(PurePosixPath),
+    **{
+        (module, name): Function(PurePosixPath)
+        for module in ("pathlib", "pathlib._local")  # Python 3.13 moved it
+        for name in ("PosixPath", "PurePosixPath")
+    },
     ("builtins", "set"): Function(set),
     ("collections", "OrderedDict"): Function(dict),
     **{
