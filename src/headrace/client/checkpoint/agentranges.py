@@ -1,7 +1,8 @@
 """Ranges of files through agents that stand beside the store; directly where none helps.
 
-For each block of a file the same few agents are asked by everybody, so that they read it once
-and serve it from memory to all who start at the same time; readers spread evenly over these few.
+A file that agents keep ahead is asked of them. Else the same few agents are asked by everybody for
+each block of a file, so that they read it once and serve it from memory to all who start at the
+same time; readers spread evenly over these few.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from headrace.client.checkpoint.preloaded import Preloaded
 from headrace.client.registry import FileRegistry, is_registry_file
 from headrace.core.backoff import Backoff
 from headrace.core.clock import Clock, SystemClock
@@ -64,7 +66,9 @@ class AgentRanges:
             clock: Tells when an agent is asked again.
         """
         self._storage = storage
-        self._agents = [_Agent(endpoint, clock or SystemClock()) for endpoint in agents]
+        clock = clock or SystemClock()
+        self._agents = [_Agent(endpoint, clock) for endpoint in agents]
+        self._preloaded = Preloaded(storage.url, agents, clock)
         self._names = tuple(endpoint.address for endpoint in agents)
         self._reader = reader
         self._copies = copies
@@ -95,7 +99,7 @@ class AgentRanges:
     def _order(self, path: str, offset: int) -> list[_Agent]:
         """Return the agents to ask for a range, one after another."""
         key = f"{self._storage.url}/{path}/{offset // MOST_RANGE_BYTES}"
-        serving = holders(key, self._names, self._copies)
+        serving = self._preloaded.at(path) or holders(key, self._names, self._copies)
         order = choose(key, self._reader, [self._names[at] for at in serving])
         return [self._agents[serving[at]] for at in order]
 
