@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,8 @@ from roots_for_tests import (
 )
 
 from headrace.checkpoint.pins import new_lease, put_pin, remove_pin
-from headrace.core.errors import CallerError, NotFoundError
+from headrace.controller.journal import Journal
+from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.local import LocalStorage
 from headrace.wire.replication import SIGNALS, SignalSent
 
@@ -299,3 +301,46 @@ def test_evaluations_are_learnt_from_pins(roots: tuple[Path, Path]) -> None:
         eventually(lambda: running.view("r").evaluation_period_s is not None)
         period_s = running.view("r").evaluation_period_s
     assert period_s == pytest.approx(0.5, abs=0.3)
+
+
+class Freezing(LocalStorage):
+    """A directory behind a link that may freeze; reads then end with an error after a while."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.is_frozen = False
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        if self.is_frozen:
+            time.sleep(0.3)
+            raise StorageError(f"{path}: no answer within 0.3 s")
+        return super().read(path, offset, length)
+
+
+def test_a_link_that_freezes_is_waited_for(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    opened: dict[str, Freezing] = {}
+
+    def open_store(url: str) -> Freezing:
+        return opened.setdefault(url, Freezing(url))
+
+    folder = save_checkpoint(source, 100, shards=4, nbytes=2 << 20)
+    with replicating(bytes_per_s=4 << 20, open_store=open_store) as running:
+        running.begin("r", wanted(source, destination))
+        eventually(lambda: any(one.sent_bytes > 0 for one in running.view("r").checkpoints))
+        opened[str(source)].is_frozen = True
+        eventually(lambda: "no answer within" in state_of(running.view("r"), 100)[1])
+        opened[str(source)].is_frozen = False
+        eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+    assert content(destination / folder.name) == content(folder)
+
+
+def test_a_row_that_cannot_be_read_keeps_nobody_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "journal.db"
+    with closing(Journal(path)) as journal:
+        journal.put("replication", "later", SignalSent(kind="of another form"))
+    with replicating(path) as running:
+        assert running.views() == ()
+    assert "ReplicationRow that cannot be read" in caplog.text

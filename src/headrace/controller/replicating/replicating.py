@@ -25,6 +25,7 @@ from headrace.controller.replicating.progress import Progress
 from headrace.controller.replicating.rows import (
     ReplicationRow,
     TransferRow,
+    decoded,
     require_same_roots,
     terms_of,
     transfer_row,
@@ -232,12 +233,10 @@ class Replicating:
     def _restore(self) -> None:
         """Go on with what the journal has."""
         documents = self._journal.kept.documents
-        for body in documents.get("replication", ()):
-            row = msgspec.json.decode(body, type=ReplicationRow)
+        for row in decoded(documents.get("replication", ()), ReplicationRow):
             replication = _Replication(row, Progress(self._crew), refused="it begins just now")
             self._replications[row.name] = replication
-        for body in documents.get("transfer", ()):
-            transfer = msgspec.json.decode(body, type=TransferRow)
+        for transfer in decoded(documents.get("transfer", ()), TransferRow):
             self._written[f"{transfer.replication}/{transfer.checkpoint}"] = transfer
         if self._replications:
             threading.Thread(target=self._open_restored, name="restore", daemon=True).start()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
 import msgspec
 
 from headrace.core.errors import CallerError
 from headrace.policy.replication.copy import Copy
 from headrace.policy.replication.terms import Terms
 from headrace.wire.replication import ReplicationWanted
+
+log = logging.getLogger("headrace.controller.replicating")
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 class ReplicationRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +39,15 @@ class TransferRow(msgspec.Struct, frozen=True, kw_only=True):
 
     since_at: float = 0.0
     """[s since 1970]."""
+
+
+def decoded(bodies: Iterable[bytes], form: type[R]) -> Iterator[R]:
+    """Yield the rows of a journal; one that cannot be read, such as a later version's, is left."""
+    for body in bodies:
+        try:
+            yield msgspec.json.decode(body, type=form)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            log.warning("the journal has a %s that cannot be read: %s", form.__name__, error)
 
 
 def transfer_row(copy: Copy, at: float, known: TransferRow | None) -> TransferRow:
