@@ -28,8 +28,10 @@ from copies_for_tests import (
     stores,
 )
 
+from headrace.checkpoint.find import find_checkpoints
 from headrace.checkpoint.layout import Pointer
 from headrace.checkpoint.manifest import read_manifest
+from headrace.checkpoint.retention import prune
 from headrace.core.errors import CallerError, StaleError
 from headrace.devhdfs.cluster import Cluster
 from headrace.storage.hdfs import HdfsConfig, HdfsStorage
@@ -412,3 +414,60 @@ def test_a_copy_that_is_killed_for_real_goes_on(both: Both) -> None:
     assert kills > 3
     assert content(destination) == files
     assert not any(".headrace/" in info.path for info in destination.list())
+
+
+class Watched(LocalStorage):
+    """A directory that is looked at, and rid of old checkpoints, around each move and deletion."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.complete: list[dict[str, bytes]] = []
+        """What was found to be complete at ``run/checkpoint-10``."""
+
+    def rename(self, source: str, target: str) -> None:
+        self._look()
+        super().rename(source, target)
+        self._look()
+
+    def delete(self, path: str) -> None:
+        super().delete(path)
+        self._look()
+
+    def _look(self) -> None:
+        other = LocalStorage(self.url)
+        prune(other, keep=1)
+        for one in find_checkpoints(other):
+            if one.path == HALF and one.complete:
+                self.complete.append(content(other, HALF))
+
+
+HALF = "run/checkpoint-10"
+MODEL = b"\2\0\0\0\0\0\0\0{}"
+TRAINED = {"config.json": b"{}", "model.safetensors": MODEL, "trainer_state.json": b"{}"}
+PLAIN = {"a.safetensors": MODEL, "b.safetensors": MODEL, "c.safetensors": MODEL}
+
+
+@pytest.mark.parametrize(
+    ("files", "marker"), [(TRAINED, "trainer_state.json"), (PLAIN, None)], ids=["trained", "plain"]
+)
+@pytest.mark.parametrize("replace", [False, True], ids=["new", "replaced"])
+def test_nobody_takes_what_is_just_appearing_for_whole_or_for_a_leftover(
+    both: Both, files: dict[str, bytes], marker: str | None, replace: bool
+) -> None:
+    source, destination = both
+    save(source, files, folder=HALF)
+    old = {"old.safetensors": MODEL, "other.safetensors": MODEL}
+    if replace:
+        save(destination, old, folder=HALF)
+    save(destination, files, folder="run/checkpoint-5")
+    checkpoint = listed(source, tuple(files), folder=HALF, marker=marker)
+    publication = publication_of(source, destination, checkpoint, replace=replace)
+    stage(publication, source, destination)
+    for path in Staging(destination, publication.route).look().files:
+        os.utime(f"{destination.url}/{path}", (1e9, 1e9))
+    watched = Watched(destination.url)
+    publish(publication, watched, parallel=1)
+    assert content(destination, HALF) == files
+    assert watched.complete[-1] == files
+    assert all(one in (old, files) for one in watched.complete)
+    assert [one.path for one in find_checkpoints(destination) if one.complete] == [HALF]

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.checkpoint.arriving import ARRIVING
 from headrace.checkpoint.manifest import MANIFEST, Manifest
 from headrace.core.errors import NotFoundError
 from headrace.storage.port import FileInfo, Storage
@@ -18,7 +19,7 @@ class Place:
     """What the destination has in a checkpoint's folder."""
 
     files: Mapping[str, FileInfo]
-    """By path relative to the folder, without the manifest. Where the checkpoint is the root
+    """By path relative to the folder, without headrace's own. Where the checkpoint is the root
     itself, only files of its names: others there may be anything."""
 
     manifest: Manifest
@@ -57,7 +58,8 @@ def look_at_place(destination: Storage, route: Route, plans: Sequence[FilePlan])
         StorageError: the destination does not answer.
     """
     files = dict(_found(destination, route, plans))
-    files.pop(MANIFEST, None)
+    for own in (MANIFEST, ARRIVING):
+        files.pop(own, None)
     return Place(files, noted_at(destination, route.checkpoint))
 
 

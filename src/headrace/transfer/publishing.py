@@ -5,8 +5,9 @@ The order, and what a reader sees meanwhile:
 1. The chunks are all there: a seal notes their digests.
 2. Files of several chunks are put together within the staging folder; the seal notes that all is
    ready. Until here nothing is visible.
-3. What lies at the place and is not of this copy is taken away, the marker first: what is to be
-   replaced is not complete from then on, and is never seen mixed with the new one.
+3. A file in the folder says that a checkpoint is arriving: for headrace nothing there is complete
+   until the end. What is not of this copy is taken away, the marker first: what is to be replaced
+   is not complete for others either, and is never seen mixed with the new one.
 4. The files are moved into place: data, the manifest, metadata, and the marker last. With it the
    checkpoint is complete.
 5. The pointer beside it is moved, and the staging folder removed.
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from headrace.checkpoint.arriving import arriving_path
 from headrace.checkpoint.layout import Checkpoint
 from headrace.checkpoint.manifest import FileDigests, encode_manifest, manifest_path
 from headrace.core.errors import CallerError, NotFoundError, StaleError
@@ -106,6 +108,7 @@ class _Publishing:
         place = look_at_place(self._destination, self._route, self._plans)
         if not place.is_copy(self._plans, self._publication.copied_from):
             self._put(place)
+        self._destination.delete(arriving_path(self._route.checkpoint))
         self._point()
         self._staging.remove()
 
@@ -120,6 +123,7 @@ class _Publishing:
             seal = self._sealed(staged)
         if not seal.ready:
             seal = self._made_ready(seal, staged)
+        self._write(arriving_path(self._route.checkpoint), b"")
         self._clear(foreign)
         self._move(seal, place)
 
