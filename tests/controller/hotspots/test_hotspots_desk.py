@@ -18,7 +18,9 @@ from headrace.controller.hotspots.leases import MOST_LEASES, REMEMBERED
 from headrace.controller.hotspots.rows import read_rows
 from headrace.controller.journal import Journal
 from headrace.controller.metrics import _of_hotspots
-from headrace.core.errors import CallerError, NotFoundError
+from headrace.core.errors import CallerError, NotFoundError, StorageError
+from headrace.policy.hotspot.events import HotFile
+from headrace.wire.hotspots import HotspotAsked
 
 OpenDesk = Callable[..., HotspotDesk]
 
@@ -274,6 +276,25 @@ def test_a_keeper_that_fails_is_replaced(open_desk: OpenDesk, store: MemoryStore
     desk = open_desk(None)
     store.breaks = ZeroDivisionError("a bug")
     name = desk.announce(asked("a")).id
+    wait_until(lambda: held(desk, name))
+
+
+def test_a_checkpoint_whose_store_is_away_is_read_once_it_is_back(
+    open_desk: OpenDesk, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, away = store.read, [True, True]
+
+    def tried(message: HotspotAsked) -> tuple[HotFile, ...]:
+        if away:
+            away.pop()
+            raise StorageError("the NameNode does not answer; is it running?")
+        return read(message)
+
+    monkeypatch.setattr(store, "read", tried)
+    desk = open_desk(None)
+    name = desk.announce(asked("a")).id
+    wait_until(lambda: "does not answer" in desk.view(name).reason)
+    assert desk.view(name).state == "planning"
     wait_until(lambda: held(desk, name))
 
 

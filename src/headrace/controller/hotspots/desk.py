@@ -23,8 +23,9 @@ from headrace.controller.hotspots.rows import LeaseRow
 from headrace.controller.hotspots.trial import try_out
 from headrace.controller.hotspots.views import Moment, ended_view, planned_view, view
 from headrace.controller.journal import Journal
+from headrace.core.backoff import Backoff
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, RemoteError
 from headrace.policy.hotspot.events import (
     Action,
     Announced,
@@ -48,6 +49,9 @@ log = logging.getLogger("headrace.controller.hotspots")
 
 MOST_READINGS = 4
 """Checkpoints that are read at the same time."""
+
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 10.0
+"""Longest pauses before a checkpoint is read again whose store did not answer [s]."""
 
 WRITE_S = 10.0
 """Longest wait for the journal before a raise is put off [s]."""
@@ -91,7 +95,7 @@ class HotspotDesk:
         self._book = LeaseBook(journal, wall)
         self._keepers: dict[str, StoreKeeper] = {}
         self._readings = threading.Semaphore(MOST_READINGS)
-        self._closed = False
+        self._ending = threading.Event()
         self._go_on()
 
     # What is asked
@@ -158,7 +162,8 @@ class HotspotDesk:
             moment = Moment(self._clock.now(), self._wall(), kept)
             if (over := self._book.over.get(name)) is not None:
                 return ended_view(over, self._planner, moment)
-            return view(self._book[name], self._planner, moment)
+            trouble = self._book.troubles.get(name, "")
+            return view(self._book[name], self._planner, moment, trouble)
 
     def views(self) -> Hotspots:
         """Show all that hold copies, are about to, or have some to give back; without files."""
@@ -191,8 +196,8 @@ class HotspotDesk:
         """Let go of stores. Without a journal nobody could later: all is given back first."""
         if not self._journal.is_kept:
             self.give_back()
+        self._ending.set()
         with self._lock:
-            self._closed = True
             keepers = list(self._keepers.values())
         for keeper in keepers:
             keeper.end()
@@ -315,22 +320,32 @@ class HotspotDesk:
         threading.Thread(target=self._take_in, args=(row,), name=name, daemon=True).start()
 
     def _take_in(self, row: LeaseRow) -> None:
-        """Read what was announced, and let the planner know."""
-        with self._readings:
+        """Read what was announced, and let the planner know; while the store is away, again."""
+        backoff = Backoff(first_s=FIRST_RETRY_S, longest_s=LONGEST_RETRY_S)
+        while self._is_wanted(row):
             try:
-                files = self._read(row.asked)
+                with self._readings:
+                    files = self._read(row.asked)
+            except RemoteError as error:
+                self._book.note(row.id, str(error))
+                self._ending.wait(backoff.failed())
+                continue
             except HeadraceError as error:
-                log.info("hotspot %s of %s: %s", row.id, row.asked.url, error)
                 self._fail(row, str(error))
                 return
             except BaseException:
                 self._fail(row, "the controller failed while it read the checkpoint")
                 raise
-        with self._lock:
-            if not self._closed and row.id in self._book.rows:
-                self._announce(self._book[row.id], files)
+            with self._lock:
+                if self._is_wanted(row):
+                    self._announce(self._book[row.id], files)
+            return
+
+    def _is_wanted(self, row: LeaseRow) -> bool:
+        return not self._ending.is_set() and row.id in self._book.rows
 
     def _fail(self, row: LeaseRow, reason: str) -> None:
+        log.info("hotspot %s of %s: %s", row.id, row.asked.url, reason)
         with self._lock:
             self._book.end(row.id, "failed", reason)
 

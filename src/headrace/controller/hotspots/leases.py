@@ -57,6 +57,8 @@ class LeaseBook:
         """Those whose lease goes on."""
 
         self.over: dict[str, Over] = {}
+        self.troubles: dict[str, str] = {}
+        """Why those that are not planned yet could not be read."""
 
     def __getitem__(self, name: str) -> LeaseRow:
         """Return a lease that goes on.
@@ -103,11 +105,18 @@ class LeaseBook:
 
     def plan(self, name: str, files: tuple[HotFile, ...], wanted: tuple[Wanted, ...]) -> None:
         """Note what was planned."""
+        self.troubles.pop(name, None)
         self._keep(msgspec.structs.replace(self[name], files=files, wanted=wanted))
+
+    def note(self, name: str, trouble: str) -> None:
+        """Note why a checkpoint cannot be read for now."""
+        if name in self.rows:
+            self.troubles[name] = trouble
 
     def end(self, name: str, state: HotspotState, reason: str) -> None:
         """Let a lease be over; not an error a second time."""
         row = self.rows.pop(name, None)
+        self.troubles.pop(name, None)
         if row is None:
             return
         self._journal.drop(_TABLE, row.key)

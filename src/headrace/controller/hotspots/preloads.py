@@ -1,8 +1,8 @@
 """Copies of hot bytes in agents' memories, for stores whose files have no number of copies.
 
-Which agents hold a file is decided by its name alone, so that readers find them by the same rule
-(``policy.spread``). An agent lets go of what is not renewed: nothing outlives a controller that
-is killed by more than ``LEASE_S``.
+Which agents hold a file is decided by its name alone (``policy.spread``); readers ask agents what
+they keep. An agent lets go of what is not renewed: nothing outlives a controller that is killed
+by more than ``LEASE_S``.
 """
 
 from __future__ import annotations

@@ -29,10 +29,17 @@ class Moment:
     """Whether there is a journal."""
 
 
-def view(row: LeaseRow, planner: Planner, moment: Moment) -> HotspotView:
-    """Return how an announcement is that holds copies, or is about to."""
+def view(row: LeaseRow, planner: Planner, moment: Moment, trouble: str) -> HotspotView:
+    """Return how an announcement is that holds copies, or is about to.
+
+    Args:
+        row: Its record.
+        planner: What is planned.
+        moment: When.
+        trouble: Why its checkpoint could not be read for now.
+    """
     if row.id not in planner.leases:
-        return _view(row, moment, state="planning", reason=PLANNING)
+        return _view(row, moment, state="planning", reason=trouble or PLANNING)
     lease = planner.leases[row.id]
     if lease.wanted is None:
         return _view(row, moment, state="planning", reason=PLANNING)
