@@ -210,3 +210,11 @@ def test_a_file_that_is_cut_off_is_named_by_its_pieces(root: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(CorruptDataError, match="mp_rank_01_model_states"):
         DeepSpeedLayout().pieces(LocalStorage(root), found(root))
+
+
+def test_hidden_files_are_not_part_of_it(root: Path) -> None:
+    for name in (".headrace/manifest.json", ".aside.tmp"):
+        path = root / "global_step10" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    assert len(found(root).files) == 6

@@ -12,7 +12,8 @@ from safetensors.numpy import load_file, save_file
 from headrace.checkpoint.find import find_checkpoints
 from headrace.checkpoint.huggingface import HuggingFaceLayout
 from headrace.checkpoint.layout import Checkpoint, Folder
-from headrace.checkpoint.safetensors_folder import SafetensorsLayout, step_of
+from headrace.checkpoint.naming import step_of
+from headrace.checkpoint.safetensors_folder import SafetensorsLayout
 from headrace.core.errors import CorruptDataError
 from headrace.storage.local import LocalStorage
 from headrace.storage.port import FileInfo
@@ -226,9 +227,11 @@ def test_other_files_with_the_same_tensors_are_not_loaded(root: Path) -> None:
 def test_shards_below_are_left_to_their_own_layout(root: Path) -> None:
     below = root / "checkpoint-20/pytorch_model_fsdp_0"
     below.mkdir()
-    (below / "__0_0.distcp").write_bytes(b"x")
+    names = {f"pytorch_model_fsdp_0/{name}" for name in ("__0_0.distcp", ".metadata")}
+    for name in names:
+        (root / "checkpoint-20" / name).write_bytes(b"x")
     checkpoint = recognised(root, "checkpoint-20")
-    assert "pytorch_model_fsdp_0/__0_0.distcp" in {file.path for file in checkpoint.files}
+    assert names <= {file.path for file in checkpoint.files}
     readings = HuggingFaceLayout().readings(LocalStorage(root), checkpoint, 2)
     assert not any("/" in reading.file for reading in readings)
 
@@ -340,3 +343,12 @@ def test_a_real_model_in_shards_is_recognised_and_its_index_is_written_last(
     assert all(written[shard.path] <= written[INDEX] for shard in shards)
     pieces = HuggingFaceLayout().pieces(LocalStorage(tmp_path), checkpoint)
     assert {piece.name for piece in pieces} == set(model.state_dict())
+
+
+def test_hidden_files_are_not_part_of_it(root: Path) -> None:
+    before = recognised(root, "checkpoint-20").files
+    for name in (".headrace/manifest.json", "global_step20/.aside.tmp", ".x.safetensors"):
+        path = root / "checkpoint-20" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    assert recognised(root, "checkpoint-20").files == before

@@ -129,3 +129,11 @@ def test_pieces_are_the_tensors_of_all_files(root: Path) -> None:
     )
     read = storage.read(f"{NAME}/{piece.file}", piece.offset, piece.length)
     assert read == torch.ones(4, 2).numpy().tobytes()
+
+
+def test_hidden_files_are_not_part_of_it(root: Path) -> None:
+    for name in (".headrace/manifest.json", "mp_rank_00_000/.aside.tmp"):
+        path = root / NAME / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    assert len(found(root).files) == 8

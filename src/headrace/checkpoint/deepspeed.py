@@ -34,9 +34,10 @@ from headrace.checkpoint.layout import (
     Piece,
     Reading,
     Role,
+    whole_file,
 )
+from headrace.checkpoint.naming import is_hidden, step_of
 from headrace.checkpoint.pointers import pointer_beside, read_pointer
-from headrace.checkpoint.safetensors_folder import step_of, whole_file
 from headrace.checkpoint.torchfile import pieces_of_files
 from headrace.core.errors import CallerError, CorruptDataError
 from headrace.storage.port import Storage
@@ -78,6 +79,7 @@ class DeepSpeedLayout:
                     path=info.path, size=info.size, version=info.version, role=_role(info.path)
                 )
                 for info in folder.files
+                if not is_hidden(info.path)
             ),
             missing=_absent(sorted_files)
             or _unpointed(read_pointer(storage, folder, pointer), tag, pointer),

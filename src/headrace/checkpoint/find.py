@@ -10,6 +10,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from headrace.checkpoint.arriving import ARRIVING
 from headrace.checkpoint.dcp import DcpLayout
 from headrace.checkpoint.deepspeed import POINTER as DEEPSPEED_POINTER
 from headrace.checkpoint.deepspeed import UNIVERSAL_POINTER, DeepSpeedLayout
@@ -18,7 +19,8 @@ from headrace.checkpoint.layout import Checkpoint, CheckpointFile, Folder, Layou
 from headrace.checkpoint.megatron_dist import MegatronDistLayout
 from headrace.checkpoint.megatron_legacy import POINTER as MEGATRON_POINTER
 from headrace.checkpoint.megatron_legacy import MegatronLegacyLayout
-from headrace.checkpoint.safetensors_folder import SafetensorsLayout, step_of
+from headrace.checkpoint.naming import is_hidden, step_of
+from headrace.checkpoint.safetensors_folder import SafetensorsLayout
 from headrace.core.errors import CorruptDataError, NotFoundError
 from headrace.storage.port import FileInfo, Storage
 
@@ -68,7 +70,7 @@ def open_checkpoint(storage: Storage, path: str = "") -> Checkpoint:
     infos = list(storage.list(path))
     folder = _folder(path, infos, tuple(_pointers(storage, path)))
     for layout in LAYOUTS:
-        found = layout.recognise(storage, folder)
+        found = _recognised_by(layout, storage, folder)
         if found is not None:
             return found
     raise NotFoundError(_unknown(storage, path, infos))
@@ -154,7 +156,7 @@ def _hosts(ranks: range, ranks_per_host: int) -> int:
 def _recognised(storage: Storage, folder: Folder) -> Iterator[Checkpoint]:
     for layout in LAYOUTS:
         try:
-            found = layout.recognise(storage, folder)
+            found = _recognised_by(layout, storage, folder)
         except CorruptDataError as error:
             found = _damaged(layout, folder, error)
         except NotFoundError:  # it was removed since it was listed
@@ -193,7 +195,7 @@ class _Listing:
 
     def _add(self, info: FileInfo, root: str) -> None:
         folder = info.path.rpartition("/")[0]
-        if not _is_hidden(folder.removeprefix(root)):
+        if not is_hidden(folder.removeprefix(root)):
             self._direct[folder].append(info)
             for above in _with_parents(folder, root):
                 self._below[above].append(info)
@@ -208,10 +210,6 @@ def _place(storage: Storage, path: str) -> str:
     return f"{storage.url.rstrip('/')}/{path}" if path else storage.url
 
 
-def _is_hidden(folder: str) -> bool:
-    return any(part.startswith(".") for part in folder.split("/"))
-
-
 def _with_parents(folder: str, root: str) -> Iterator[str]:
     yield folder
     while folder not in ("", root):
@@ -220,8 +218,20 @@ def _with_parents(folder: str, root: str) -> Iterator[str]:
 
 
 def _folder(path: str, infos: Sequence[FileInfo], beside: Sequence[FileInfo]) -> Folder:
-    files = (info for info in _below(infos, path) if "/.headrace" not in f"/{info.path}")
-    return Folder(path=path, files=tuple(files), beside=tuple(beside))
+    below = _below(infos, path)
+    return Folder(
+        path=path,
+        files=tuple(info for info in below if "/.headrace" not in f"/{info.path}"),
+        beside=tuple(beside),
+        arriving=any(info.path == ARRIVING for info in below),
+    )
+
+
+def _recognised_by(layout: Layout, storage: Storage, folder: Folder) -> Checkpoint | None:
+    found = layout.recognise(storage, folder)
+    if found is None or not folder.arriving:
+        return found
+    return replace(found, missing=found.missing or "its files are still being moved into place")
 
 
 def _below(infos: Iterable[FileInfo], folder: str) -> tuple[FileInfo, ...]:

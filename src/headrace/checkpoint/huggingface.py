@@ -21,6 +21,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from headrace.checkpoint.dcp import METADATA
 from headrace.checkpoint.jsonobject import is_unicode, parse_object
 from headrace.checkpoint.layout import (
     Checkpoint,
@@ -30,15 +31,10 @@ from headrace.checkpoint.layout import (
     Piece,
     Reading,
     Role,
-)
-from headrace.checkpoint.safetensors_folder import (
-    SUFFIX,
-    is_plain,
-    shortfall,
-    step_of,
-    tensors_of,
     whole_file,
 )
+from headrace.checkpoint.naming import is_hidden, is_plain, step_of
+from headrace.checkpoint.safetensors_folder import SUFFIX, shortfall, tensors_of
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import FileInfo, Storage
 
@@ -141,7 +137,9 @@ def _require_plain(shard: Any, tensor: str, index: str) -> None:
 
 def _belongs(path: str) -> bool:
     """Return whether a file below a folder is part of its checkpoint and not of another one."""
-    return not path.startswith(".") and _OTHER_CHECKPOINT.match(path) is None
+    if path.endswith(f"/{METADATA}"):  # of FSDP's shards, which are DCP's
+        path = path.removesuffix(METADATA)
+    return not is_hidden(path) and _OTHER_CHECKPOINT.match(path) is None
 
 
 def _is_huggingface(path: str, infos: Mapping[str, FileInfo]) -> bool:

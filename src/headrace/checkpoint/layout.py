@@ -109,6 +109,9 @@ class Folder:
     """Files in the folder above it, without those in its other folders: pointers lie there.
     Paths are relative to the folder above."""
 
+    arriving: bool = False
+    """Files are just being moved into it: whatever it is, it is not complete."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
@@ -149,6 +152,11 @@ class Reading:
     ranks: range
     what: str
     """For people: a tensor's name, ``metadata`` …"""
+
+
+def whole_file(file: CheckpointFile, ranks: range, what: str) -> Reading:
+    """Return that some ranks read all of a file."""
+    return Reading(file=file.path, offset=0, length=file.size, ranks=ranks, what=what)
 
 
 class Layout(Protocol):

@@ -30,9 +30,10 @@ from headrace.checkpoint.layout import (
     Piece,
     Reading,
     Role,
+    whole_file,
 )
+from headrace.checkpoint.naming import is_hidden
 from headrace.checkpoint.pointers import pointer_beside, read_pointer
-from headrace.checkpoint.safetensors_folder import whole_file
 from headrace.checkpoint.torchfile import pieces_of_files
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import Storage
@@ -71,6 +72,7 @@ class MegatronLegacyLayout:
                     path=info.path, size=info.size, version=info.version, role=_role(info.path)
                 )
                 for info in folder.files
+                if not is_hidden(info.path)
             ),
             missing=_absent(parts) or _unpointed(pointed, iteration),
             pointer=pointer_beside(folder, POINTER, content),

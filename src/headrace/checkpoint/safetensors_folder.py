@@ -5,7 +5,6 @@ Frameworks load such files whole in each process (``load_file``): all ranks read
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +17,9 @@ from headrace.checkpoint.layout import (
     LayoutName,
     Piece,
     Reading,
+    whole_file,
 )
+from headrace.checkpoint.naming import is_plain, step_of
 from headrace.checkpoint.safetensors import (
     DTYPES,
     Header,
@@ -32,7 +33,6 @@ from headrace.storage.port import FileInfo, Storage
 SUFFIX = ".safetensors"
 
 _PARALLEL_HEADERS = 16
-_STEP = re.compile(r"(?:^|[-_])(?:step|iter|checkpoint)[-_]?(\d{1,18})$")
 
 
 class SafetensorsLayout:
@@ -118,22 +118,6 @@ def shortfall(storage: Storage, path: str, files: Sequence[FileInfo]) -> str:
         return ""
     with ThreadPoolExecutor(min(_PARALLEL_HEADERS, len(shards))) as pool:
         return next(filter(None, pool.map(_shortfall_of, shards)), "")
-
-
-def whole_file(file: CheckpointFile, ranks: range, what: str) -> Reading:
-    """Return that some ranks read all of a file."""
-    return Reading(file=file.path, offset=0, length=file.size, ranks=ranks, what=what)
-
-
-def is_plain(path: str, suffix: str) -> bool:
-    """Return whether a file with such a name lies directly in the folder and is not hidden."""
-    return path.endswith(suffix) and "/" not in path and not path.startswith(".")
-
-
-def step_of(path: str) -> int | None:
-    """Return the step that a folder's name ends with, such as ``step-100``; None: it has none."""
-    found = _STEP.search(path.rpartition("/")[2])
-    return None if found is None else int(found.group(1))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.checkpoint.huggingface import INDEX_SUFFIX, read_index
+from headrace.checkpoint.naming import is_plain
 from headrace.checkpoint.safetensors import (
     HEAD_BYTES,
     Header,
@@ -19,7 +20,7 @@ from headrace.checkpoint.safetensors import (
     header_length,
     parse_header,
 )
-from headrace.checkpoint.safetensors_folder import SUFFIX, is_plain
+from headrace.checkpoint.safetensors_folder import SUFFIX
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.fetch import RangeFetcher
 from headrace.client.checkpoint.tally import FetchStatistics
