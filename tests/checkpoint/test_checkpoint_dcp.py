@@ -184,17 +184,24 @@ def test_metadata_without_any_shard_is_a_checkpoint_that_lacks_them(copied: Path
     assert checkpoint.missing == "no __0_0.distcp and 3 others yet"
 
 
-def test_what_lies_beside_the_shards_is_copied_with_them_and_hidden_files_are_not(
-    copied: Path,
-) -> None:
-    (copied / "meta.pt").write_bytes(b"trainer")
-    (copied / ".hidden").write_bytes(b"")
-    (copied / "logs").mkdir()
-    (copied / "logs/a.txt").write_bytes(b"")
+def test_what_a_trainer_put_into_the_folder_belongs_to_it(copied: Path) -> None:
+    for name in ("meta.pt", "tokenizer/a.json", ".hidden", "a.tmp", ".cache/b", "c/.d"):
+        (copied / name).parent.mkdir(exist_ok=True)
+        (copied / name).write_bytes(b"x")
     _, checkpoint = opened(copied)
-    roles = {file.path: file.role for file in checkpoint.files}
-    assert roles["meta.pt"] == "state"
-    assert not {".hidden", "logs/a.txt"} & roles.keys()
+    roles = {file.path: file.role for file in checkpoint.files if file.role != "weights"}
+    assert roles == {".metadata": "metadata", "meta.pt": "state", "tokenizer/a.json": "other"}
+    assert checkpoint.files[-1].path == ".metadata"
+
+
+def test_other_checkpoints_below_it_do_not_belong_to_it(
+    copied: Path, dcp_checkpoint: Callable[..., Path]
+) -> None:
+    shutil.copytree(dcp_checkpoint(2), copied / "old/step-3")
+    (copied / "old/step-3/deeper").mkdir()
+    (copied / "old/step-3/deeper/a").write_bytes(b"")
+    _, checkpoint = opened(copied)
+    assert len(checkpoint.files) == 5
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ files of rank R. Source: ``torch.distributed.checkpoint``, ``planner_helpers`` a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -137,7 +137,8 @@ def files_of(
         lengths: Has the shards that its metadata names.
         last: Names in their order.
     """
-    names = [name for name in infos if name in lengths or _belongs(name)]
+    others = {name.rpartition("/")[0] for name in infos if "/" in name and _is_stored(name)}
+    names = [name for name in infos if name in lengths or _belongs(name, others)]
     shown = [name for name in sorted(names) if name not in last] + [n for n in last if n in infos]
     return tuple(
         CheckpointFile(path=n, size=infos[n].size, version=infos[n].version, role=_role(n))
@@ -281,12 +282,18 @@ def _unready(infos: Mapping[str, FileInfo], metadata: Sequence[str]) -> str:
     return f"no {absent[0]} yet" if absent else ""
 
 
-def _belongs(path: str) -> bool:
-    return (
-        "/" not in path
-        and (path == METADATA or not path.startswith("."))
-        and (not path.endswith(".tmp"))
-    )
+def _is_stored(path: str) -> bool:
+    return path.endswith(SHARD_SUFFIX) or path.rpartition("/")[2] == METADATA
+
+
+def _belongs(path: str, others: Set[str]) -> bool:
+    """Tell whether a file is part of the checkpoint, and not hidden, temporary or of another."""
+    if path == METADATA:
+        return True
+    parts = path.split("/")
+    if path.endswith(".tmp") or any(part.startswith(".") for part in parts):
+        return False
+    return others.isdisjoint("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
 def _role(path: str) -> Role:
