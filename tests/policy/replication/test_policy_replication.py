@@ -130,6 +130,12 @@ def test_a_checkpoint_that_was_written_anew_is_not_taken_for_its_copy() -> None:
     assert "another checkpoint of this name" in rig.state(100)[1]
 
 
+def test_it_is_copied_once_that_one_is_out_of_the_way() -> None:
+    rig = Rig()
+    rig.list(saved(100), held=(held(saved(100), is_copy=False),))
+    assert len(started(rig.list(saved(100)))) == 4
+
+
 def test_one_that_is_deleted_at_the_source_is_given_up() -> None:
     rig = Rig()
     rig.list(saved(100))

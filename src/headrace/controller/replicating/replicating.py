@@ -225,8 +225,12 @@ class Replicating:
         self._thread.join(_END_S)
         self._crew.stop_all()
         for one in self._replications.values():
-            self._leave(one)
-        self._crew.wait_idle(None, _END_S)
+            if one.watch is not None:
+                one.watch.end()
+        until = self._clock.now() + _END_S
+        for one in self._replications.values():
+            self._leave(one, max(0.0, until - self._clock.now()))
+        self._crew.wait_idle(None, max(0.0, until - self._clock.now()))
 
     # How they begin
 
@@ -298,9 +302,9 @@ class Replicating:
             self._events.put(Began(replication=row.name, terms=terms_of(row.wanted)))
         watch.start()
 
-    def _leave(self, replication: _Replication) -> None:
+    def _leave(self, replication: _Replication, timeout_s: float = _END_S) -> None:
         if replication.watch is not None:
-            replication.watch.stop(_END_S)
+            replication.watch.stop(timeout_s)
         if replication.way is not None:
             self._crew.close(replication.way)
 

@@ -94,10 +94,14 @@ class Watch:
         """Look at once."""
         self._hurry.set()
 
-    def stop(self, timeout_s: float) -> None:
-        """Look no more; let others have the destination."""
+    def end(self) -> None:
+        """Look no more, soon."""
         self._ending.set()
         self._hurry.set()
+
+    def stop(self, timeout_s: float) -> None:
+        """Look no more; let others have the destination."""
+        self.end()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         self._lock.release()

@@ -58,6 +58,7 @@ class Way:
         self._seen: dict[str, Checkpoint] = {}
         self._held: tuple[Checkpoint, ...] = ()
         self._planned: dict[str, _Planned] = {}
+        self._described: dict[str, tuple[Checkpoint | Damaged, SeenCheckpoint]] = {}
         self._same: dict[str, tuple[Checkpoint, Checkpoint, bool]] = {}
 
     def look(self, now: float) -> Listed:
@@ -77,11 +78,13 @@ class Way:
             self._seen = seen
             self._held = tuple(held)
             self._planned = {path: one for path, one in self._planned.items() if path in seen}
-        self._same = {path: one for path, one in self._same.items() if path in seen}
+        there = {one.path for one in found}
+        self._same = {path: one for path, one in self._same.items() if path in there}
+        self._described = {path: one for path, one in self._described.items() if path in there}
         return Listed(
             replication=self.name,
             looked_at=now,
-            seen=tuple(_described(one) for one in found),
+            seen=tuple(self._describe(one) for one in found),
             held=tuple(self._describe_held(one, seen.get(one.path)) for one in held),
         )
 
@@ -199,6 +202,13 @@ class Way:
         """Close both stores."""
         self.source.close()
         self.destination.close()
+
+    def _describe(self, found: Checkpoint | Damaged) -> SeenCheckpoint:
+        """Return what the policy is told; the very same while nothing changed."""
+        known = self._described.get(found.path)
+        if known is None or known[0] is not found:
+            known = self._described[found.path] = found, _described(found)
+        return known[1]
 
     def _look_at_destination(self) -> list[Checkpoint]:
         try:

@@ -62,7 +62,10 @@ class Copy:
 
     waiting: deque[Chunk] = field(default_factory=deque)
     running: dict[str, Chunk] = field(default_factory=dict)
-    files: dict[str, SeenFile] = field(default_factory=dict)
+    files: Mapping[str, SeenFile] = field(default_factory=dict)
+    total_bytes: int = 0
+    """Of all files that are known [bytes]."""
+
     _uncut: dict[str, float] = field(default_factory=dict)
     """Files that are not cut into chunks as they are now, and since when they are as they are."""
 
@@ -83,23 +86,21 @@ class Copy:
         return bool(under_way) or self.asked_again or self.state == "publishing"
 
     @property
-    def total_bytes(self) -> int:
-        """Of all files that are known [bytes]."""
-        return sum(file.size for file in self.files.values())
-
-    @property
     def share(self) -> float:
         """Part that lies at the destination, 0 to 1."""
         return min(1.0, (self.here_bytes + self.sent_bytes) / max(1, self.total_bytes))
 
     def see(self, files: Mapping[str, SeenFile], now: float) -> bool:
         """Take note of the files as they are now; return whether any is new or another one."""
+        if files is self.files:
+            return False
         changed = [path for path, seen in files.items() if self.files.get(path) != seen]
         gone = self.files.keys() - files.keys()
         self._forget({*changed, *gone}, now)
         for path in gone:
             self._uncut.pop(path, None)
-        self.files = dict(files)
+        self.files = files
+        self.total_bytes = sum(file.size for file in files.values())
         self._uncut.update(dict.fromkeys(changed, now))
         return bool(changed)
 

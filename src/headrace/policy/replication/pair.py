@@ -112,6 +112,8 @@ class Pair:
             copy.complete_at = now
             if self.listed:
                 self.saves.happened(now)
+        if copy.reason == _ANOTHER and seen.path not in self.held:
+            copy.state, copy.reason = "waiting", ""
         if seen.unreadable and not copy.is_over:
             yield copy, seen.unreadable
         elif not copy.is_over and copy.state != "publishing":

@@ -69,8 +69,10 @@ class Replicator:
             now: Monotonic time [s].
         """
         taken = list(self._take(event, now))
+        # Chunks come by the thousand: what only other events can change is not looked at then.
         if not isinstance(event, Prepared | ChunkDone | ChunkReturned):
             taken += self._judge(now)
+            taken += self._prepare(self._able(now), now)
         return [*taken, *self._go_on(now)]
 
     def _take(self, event: Event, now: float) -> Iterator[Action]:
@@ -186,7 +188,6 @@ class Replicator:
 
     def _go_on(self, now: float) -> Iterator[Action]:
         able = self._able(now)
-        yield from self._prepare(able, now)
         yield from self._publish(able)
         yield from self._give_way(able, now)
         yield from self._start_chunks(able, now)
