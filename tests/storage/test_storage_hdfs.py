@@ -194,6 +194,16 @@ def test_a_join_that_breaks_off_is_repeated_with_what_is_left(
     assert [info.path for info in storage.list()] == ["whole"]
 
 
+def test_a_write_is_seen_at_the_datanodes_that_take_it(storage: HdfsStorage, hdfs: Cluster) -> None:
+    with storage.create("x") as writer:
+        writer.write(bytes(5 << 20))
+        state = storage.state()
+    assert sum(node.transfers for node in state.nodes) >= 2
+    assert {node.address for node in state.nodes} == {node.address for node in hdfs.datanodes}
+    assert state.blocks_per_s == 2 * len(hdfs.datanodes), "2 a node in each interval, of 1 s here"
+    assert state.streams_per_node == 2
+
+
 def test_names_that_cannot_be_joined_are_refused(storage: HdfsStorage) -> None:
     for name in ("a,b", "c"):
         storage.write(name, b"1")

@@ -43,6 +43,7 @@ class Observing:
     def __init__(self, address: HdfsAddress, ports: WebPorts) -> None:
         self._addresses = address.web
         self._scheme = address.web[0].partition(":")[0]
+        self._port_key = "infoSecureAddr" if self._scheme == "https" else "infoAddr"
         self._ports = ports
         self._settings: Mapping[str, str] | None = None
 
@@ -70,7 +71,7 @@ class Observing:
 
     def _state(self, address: str, beans: Mapping[str, Any]) -> StoreState:
         system = beans["FSNamesystemState"]
-        nodes = list(_in_service(json.loads(beans["NameNodeInfo"]["LiveNodes"])))
+        nodes = list(_in_service(json.loads(beans["NameNodeInfo"]["LiveNodes"]), self._port_key))
         mean = round(int(system["TotalLoad"]) / max(1, int(system["NumLiveDataNodes"])))
         settings = self._settings or self._ask_settings(address)
         interval_s = max(1e-3, _seconds(settings[INTERVAL]))
@@ -121,7 +122,9 @@ class Observing:
         return ElementTree.fromstring(answer.body).findtext("property/value")
 
 
-def _in_service(live: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[NodeState, str]]:
+def _in_service(
+    live: Mapping[str, Mapping[str, Any]], port_key: str
+) -> Iterator[tuple[NodeState, str]]:
     """Yield the nodes that are neither out of service nor about to be, and their HTTP ports."""
     for key, node in sorted(live.items()):
         if node["adminState"] == "In Service":
@@ -132,7 +135,7 @@ def _in_service(live: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[NodeSta
                 capacity_bytes=node["capacity"],
                 free_bytes=node["remaining"],
             )
-            yield state, node["infoAddr"]
+            yield state, node[port_key]
 
 
 def _seconds(text: str) -> float:
