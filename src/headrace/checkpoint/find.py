@@ -15,9 +15,9 @@ from headrace.checkpoint.dcp import DcpLayout
 from headrace.checkpoint.deepspeed import POINTER as DEEPSPEED_POINTER
 from headrace.checkpoint.deepspeed import UNIVERSAL_POINTER, DeepSpeedLayout
 from headrace.checkpoint.huggingface import HuggingFaceLayout
+from headrace.checkpoint.iterations import POINTER as MEGATRON_POINTER
 from headrace.checkpoint.layout import Checkpoint, CheckpointFile, Folder, Layout, Reading
 from headrace.checkpoint.megatron_dist import MegatronDistLayout
-from headrace.checkpoint.megatron_legacy import POINTER as MEGATRON_POINTER
 from headrace.checkpoint.megatron_legacy import MegatronLegacyLayout
 from headrace.checkpoint.naming import is_hidden, step_of
 from headrace.checkpoint.safetensors_folder import SafetensorsLayout

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 from headrace.checkpoint.layout import Folder, Pointer
-from headrace.checkpoint.megatron_legacy import POINTER
 from headrace.checkpoint.pointers import pointer_beside
 
-_RELEASE = "release"
-_FOLDER = re.compile(rf"(?:^|/)(?:iter_(\d{{7,18}})|{_RELEASE})$")
+POINTER = "latest_checkpointed_iteration.txt"
+
+RELEASE = "release"
+"""Name of the folder of a model that is no iteration, and what the pointer holds for it."""
+
+_FOLDER = re.compile(rf"(?:^|/)(?:iter_(\d{{7,18}})|{RELEASE})$")
 
 
 def iteration_pointer(folder: Folder) -> Pointer | None:
@@ -18,4 +21,4 @@ def iteration_pointer(folder: Folder) -> Pointer | None:
     if place is None:
         return None
     iteration = place.group(1)
-    return pointer_beside(folder, POINTER, str(int(iteration)) if iteration else _RELEASE)
+    return pointer_beside(folder, POINTER, str(int(iteration)) if iteration else RELEASE)

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from headrace.checkpoint.grid import Grid, grid_of
+from headrace.checkpoint.iterations import POINTER, RELEASE, iteration_pointer
 from headrace.checkpoint.layout import (
     Checkpoint,
     CheckpointFile,
@@ -32,17 +33,13 @@ from headrace.checkpoint.layout import (
     Role,
     whole_file,
 )
-from headrace.checkpoint.naming import is_hidden
-from headrace.checkpoint.pointers import pointer_beside, read_pointer
+from headrace.checkpoint.naming import is_hidden, step_of
+from headrace.checkpoint.pointers import read_pointer
 from headrace.checkpoint.torchfile import pieces_of_files
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import Storage
 
-POINTER = "latest_checkpointed_iteration.txt"
-
 _MODEL, _OPTIMIZER = "model_optim_rng.pt", "distrib_optim.pt"
-_RELEASE = "release"
-_FOLDER = re.compile(rf"(?:^|/)(?:iter_(\d{{7,18}})|{_RELEASE})$")
 _FILE = re.compile(rf"mp_rank_(\d{{2,9}})(?:_(\d{{3,9}}))?/({_MODEL}|{_OPTIMIZER})$")
 
 
@@ -56,12 +53,11 @@ class MegatronLegacyLayout:
 
     def recognise(self, storage: Storage, folder: Folder) -> Checkpoint | None:
         """Return the checkpoint, complete when no part is missing and the pointer has moved."""
-        place = _FOLDER.search(folder.path)
+        pointer = iteration_pointer(folder)
         parts = _parts(info.path for info in folder.files)
-        if place is None or not parts:
+        if pointer is None or not parts:
             return None
-        iteration = None if place.group(1) is None else int(place.group(1))
-        content = _RELEASE if iteration is None else str(iteration)
+        iteration = step_of(folder.path)
         pointed = read_pointer(storage, folder, POINTER)
         return Checkpoint(
             path=folder.path,
@@ -75,7 +71,7 @@ class MegatronLegacyLayout:
                 if not is_hidden(info.path)
             ),
             missing=_absent(parts) or _unpointed(pointed, iteration),
-            pointer=pointer_beside(folder, POINTER, content),
+            pointer=pointer,
         )
 
     def pieces(self, storage: Storage, checkpoint: Checkpoint) -> Sequence[Piece]:
@@ -135,8 +131,8 @@ def _unpointed(pointed: str | None, iteration: int | None) -> str:
     """Return why the pointer does not say that a checkpoint is complete; empty: it does."""
     if pointed is None:
         return f"no {POINTER} beside it yet"
-    if pointed == _RELEASE or iteration is None:
-        return "" if pointed == _RELEASE and iteration is None else f"{POINTER} names {pointed}"
+    if pointed == RELEASE or iteration is None:
+        return "" if pointed == RELEASE and iteration is None else f"{POINTER} names {pointed}"
     if not pointed.isdecimal():
         raise CorruptDataError(f"{POINTER} holds {pointed[:40]!r}, which is no iteration")
     return "" if iteration <= int(pointed) else f"{POINTER} still names {pointed}"
