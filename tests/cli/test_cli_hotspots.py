@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -128,33 +129,34 @@ def test_calls_that_make_no_sense_are_refused(
     assert said in capsys.readouterr().err
 
 
-def test_without_a_controller_copies_are_held_while_the_command_runs(
+def test_without_a_controller_copies_are_held_until_the_command_is_ended(
     hot_dir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "told.json"
-    assert run(["announce", hot_dir, *RANKS, "--lease", "4s", "--json", str(target)]) == 0
+
+    def end() -> None:
+        until(target.exists)  # by then SIGTERM is taken for Ctrl-C
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end, daemon=True).start()
+    assert run(["announce", hot_dir, *RANKS, "--json", str(target)]) == 130
     (file,) = json.loads(target.read_text())["files"]
     assert (file["original"], file["wanted"], file["live"]) == (OWN, 3, 3)
     said = capsys.readouterr()
     assert "2 → 3" in said.out
-    assert "raising" in said.err
+    assert "held, 100 % ready" in said.err
     assert copies(hot_dir) == OWN
     assert not list((tmp_path / "state").rglob("*.db*"))
 
 
-def test_a_command_that_is_ended_gives_back_and_one_that_is_killed_leaves_it_to_leases(
+def test_what_a_killed_command_left_is_given_back_by_leases(
     hot_dir: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [sys.executable, "-m", "headrace", "announce", hot_dir, *RANKS]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ended:
-        until(lambda: copies(hot_dir) == 3)
-        assert run(["leases"]) == 0
-        assert f"process {ended.pid} holds copies, and runs" in capsys.readouterr().err
-        ended.send_signal(signal.SIGTERM)
-        assert ended.wait(20) == 130
-    assert copies(hot_dir) == OWN
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
         until(lambda: copies(hot_dir) == 3)
+        assert run(["leases"]) == 0
+        assert f"process {killed.pid} holds copies, and runs" in capsys.readouterr().err
         killed.kill()
     assert copies(hot_dir) == 3
     assert run(["leases"]) == 0

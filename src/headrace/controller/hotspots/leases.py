@@ -120,7 +120,7 @@ class LeaseBook:
         if row is None:
             return
         self._journal.drop(_TABLE, row.key)
-        self.over[name] = Over(row, state, reason)
+        self.over[name] = Over(msgspec.structs.replace(row, files=()), state, reason)
         while len(self.over) > REMEMBERED:
             self.over.pop(next(iter(self.over)))
 
