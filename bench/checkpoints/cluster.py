@@ -97,7 +97,7 @@ class Crew:
         )
         done = self._ask(order, STARTING_S + order.longest_s)
         if done.error:
-            raise RemoteError(f"{work}: {done.error}; more in {self._log}")
+            raise RemoteError(f"{work}: {done.error}")
         if unequal := [(one.rank, one.unequal) for one in done.ranks if one.unequal]:
             raise RemoteError(f"{work} loaded what was not saved: {unequal[:3]}")
         return done
@@ -110,9 +110,10 @@ class Crew:
         while not told.endswith(b"\n"):
             left_s = max(0.0, deadline - time.monotonic())
             if not select.select([self._process.stdout], [], [], left_s)[0]:
-                raise DeadlineError(f"the ranks' crew does not answer; see {self._log}")
+                raise DeadlineError("the crew does not answer, though its ranks' time is over")
             if not (more := os.read(self._process.stdout.fileno(), 1 << 16)):
-                raise RemoteError(f"the ranks' crew ended by itself; see {self._log}")
+                said = self._log.read_text(errors="replace")[-2000:]
+                raise RemoteError(f"the ranks' crew ended by itself and said: {said}")
             told += more
         return msgspec.json.decode(told, type=Done)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,12 +27,15 @@ class RunningController:
 
 
 @contextmanager
-def controller_on(host: Host, token: str) -> Iterator[RunningController]:
-    """Run ``headrace controller`` with a journal."""
+def controller_on(
+    host: Host, token: str, options: Sequence[str] = ()
+) -> Iterator[RunningController]:
+    """Run ``headrace controller`` with a journal and further options."""
+    (host.directory / "controller.ready").unlink(missing_ok=True)
     ready, journal = host.directory / "controller.ready", host.directory / "journal.db"
     command = [sys.executable, "-m", "headrace", "controller", "--listen", f"{host.ip}:{PORT}"]
     process = host.launch(
-        [*command, "--journal", str(journal), "--ready-file", str(ready)],
+        [*command, "--journal", str(journal), "--ready-file", str(ready), *options],
         env={**os.environ, TOKEN_VARIABLE: token},
         log=host.directory / "controller.log",
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.checkpoints.cluster import Crew
 from bench.checkpoints.control import controller_on
 from bench.measuring import Options, options, publish
-from bench.startup.experiments import Experiments
+from bench.startup.experiments import Experiments, controller_config
 from bench.startup.result import report_of
 from bench.startup.scale import QUICK, Scale
 from headrace.core.errors import HeadraceError
@@ -34,7 +34,10 @@ def main(given: Options) -> None:
     ):
         os.environ.update(services.environment)
         (namenode,) = bed.by_role("namenode")
-        with controller_on(namenode, services.token) as controller:
+        config = namenode.directory / "controller.toml"
+        config.write_text(controller_config(bed.by_role("storage")))
+        told = ["--config", str(config)]
+        with controller_on(namenode, services.token, told) as controller:
             experiments = Experiments(bed, services, crew, controller, scale)
             found = experiments.run()
         report = report_of(scale, experiments.bound(), found)

@@ -170,7 +170,7 @@ class Experiments:
         announcement = headrace.announce(
             self._url,
             world_size=len(self._trainers) * self._scale.ranks_per_host,
-            hosts=len(self._trainers),
+            hosts=None if options else len(self._trainers),
             eta_s=self._scale.eta_s,
             controller=self._controller.url,
             token=self._controller.token,
@@ -214,6 +214,16 @@ class Experiments:
         measured = _measured(done, before, _sent(self._storage))
         _say(f"{name}: {measured.wall_s:.1f} s")
         return measured
+
+
+def controller_config(storage: Sequence[Host]) -> str:
+    """Return what the controller is told of the estate: how fast its DataNodes are.
+
+    As each host reads what its ranks share once, and all at the same moment, no two hosts are
+    to share a DataNode.
+    """
+    rate = _bytes_per_s(storage)
+    return f"[hotspot]\nnode_bytes_per_s = {rate:.1f}\nreaders_per_copy = 1.0\n"
 
 
 def _measured(done: Done, before: Sequence[int], after: Sequence[int]) -> Measured:
