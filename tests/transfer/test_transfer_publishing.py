@@ -206,6 +206,25 @@ def test_chunks_that_change_once_all_were_there_are_copied_again(both: Both, joi
     assert content(destination) == FILES
 
 
+@pytest.mark.parametrize("damage", [b"short", b"9876543210"])
+def test_a_file_that_changes_once_it_was_put_together_is_put_together_again(
+    both: Both, damage: bytes
+) -> None:
+    source, destination = both
+    save(source)
+    publication = publication_of(source, destination)
+    stage(publication, source, destination)
+    with pytest.raises(Died):
+        publish(publication, Faulty(destination.url, fail_at=3, after=True), parallel=1)
+    whole = f"{publication.route.staging}/{publication.plans[0].key}-whole"
+    destination.write(whole, damage)
+    with pytest.raises(StaleError, match="changed there"):
+        publish(publication, destination)
+    stage(publication, source, destination)
+    publish(publication, destination)
+    assert content(destination) == FILES
+
+
 def test_a_checkpoint_may_be_the_root_itself_among_other_files(both: Both) -> None:
     source, destination = both
     save(source, folder="")

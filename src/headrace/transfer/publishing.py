@@ -117,7 +117,7 @@ class _Publishing:
         seal = staged.seal
         if seal is None or not seal.is_of(self._plans):
             seal = Seal(files={})
-        foreign = [path for path, info in place.files.items() if not seal.has_moved(path, info)]
+        foreign = [path for path, info in place.files.items() if not seal.has(path, info)]
         self._require_free(foreign)
         if not seal.files:
             seal = self._sealed(staged)
@@ -156,24 +156,24 @@ class _Publishing:
         """Put files together, and note which versions they have then."""
 
         def put_together(plan: FilePlan) -> None:
-            digests = seal.files[plan.file.path].noted.digests
-            parts = [
-                part_path(task.staged, digest)
-                for task, digest in zip(plan.tasks, digests, strict=True)
-            ]
-            there = [part for part in parts if part in staged.files]
+            parts = [part for part in _parts(plan, seal) if part in staged.files]
+            if len(parts) < len(plan.tasks) and self._is_together(plan, staged):
+                return
             try:
-                assemble(self._destination, self._whole(plan), there, plan.file.size)
+                assemble(self._destination, self._whole(plan), parts, plan.file.size)
             except StaleError:
                 self._destination.delete(self._staging.seal_path)
                 raise
 
         split = [plan for plan in self._plans if len(plan.tasks) > 1]
-        left = [plan for plan in split if self._whole(plan) not in staged.files]
-        in_parallel(put_together, left, width=self._parallel)
+        in_parallel(put_together, split, width=self._parallel)
         ready = self._with_versions(seal)
         write_seal(self._destination, self._staging.seal_path, ready)
         return ready
+
+    def _is_together(self, plan: FilePlan, staged: Staged) -> bool:
+        info = staged.files.get(self._whole(plan))
+        return info is not None and info.size == plan.file.size
 
     def _with_versions(self, seal: Seal) -> Seal:
         found = self._staging.look().files
@@ -205,7 +205,7 @@ class _Publishing:
         for plan in left:
             sealed = seal.files[plan.file.path]
             info = staged.get(self._ready_path(plan, sealed))
-            if info is None or not seal.has_moved(plan.file.path, info):
+            if info is None or not seal.has(plan.file.path, info):
                 raise self._damaged(plan)
 
         def move(plan: FilePlan) -> None:
@@ -230,7 +230,7 @@ class _Publishing:
 
     def _is_moved(self, plan: FilePlan, seal: Seal, place: Place) -> bool:
         info = place.files.get(plan.file.path)
-        return info is not None and seal.has_moved(plan.file.path, info)
+        return info is not None and seal.has(plan.file.path, info)
 
     def _damaged(self, plan: FilePlan) -> StaleError:
         """Forget the seal, so that what is missing is known as missing; return what to raise."""
@@ -269,6 +269,13 @@ class _Publishing:
         aside = f"{self._route.staging}/aside"
         self._destination.write(aside, data)
         self._destination.rename(aside, path)
+
+
+def _parts(plan: FilePlan, seal: Seal) -> list[str]:
+    """Return the paths of a file's chunks, in order."""
+    digests = seal.files[plan.file.path].noted.digests
+    pairs = zip(plan.tasks, digests, strict=True)
+    return [part_path(task.staged, digest) for task, digest in pairs]
 
 
 def _sealed_file(plan: FilePlan, staged: Staged) -> SealedFile:

@@ -43,8 +43,8 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             for plan in plans
         )
 
-    def has_moved(self, path: str, info: FileInfo) -> bool:
-        """Tell whether what lies at a file's final place is the file that was put together."""
+    def has(self, path: str, info: FileInfo) -> bool:
+        """Tell whether what was found, staged or in place, is the file that was put together."""
         sealed = self.files.get(path)
         return (
             self.ready
