@@ -45,9 +45,9 @@ def test_parts_of_scalars_overlap_when_there_are_two() -> None:
 def test_many_parts_in_a_grid_are_told_in_seconds() -> None:
     rows, columns = np.divmod(np.arange(160_000), 400)
     begins = np.stack([rows, columns], axis=1)
-    begin = time.monotonic()
+    begin = time.process_time()
     assert not overlap(begins, begins + 1)
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 20
 
 
 def test_many_parts_that_are_no_grid_are_refused_instead_of_compared_for_hours() -> None:

@@ -399,7 +399,7 @@ def test_a_tensor_that_is_named_a_million_times_is_looked_at_once() -> None:
     metadata = stored(torch.float32, (3000, 1), [((row, 0), (1, 1)) for row in range(3000)])
     tensor = metadata.state_dict_metadata["t"]
     metadata.state_dict_metadata.update({str(number): tensor for number in range(20_000)})
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(CorruptDataError, match="not where they all are"):
         parsed(metadata)
     for number in range(20_000):
@@ -407,7 +407,7 @@ def test_a_tensor_that_is_named_a_million_times_is_looked_at_once() -> None:
         metadata.state_dict_metadata[str(number)] = other
     with pytest.raises(CorruptDataError, match="has the chunks of another tensor"):
         parsed(metadata)
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 20
 
 
 def test_names_that_are_too_long_are_refused_in_short_messages() -> None:

@@ -212,8 +212,8 @@ def test_a_hundred_thousand_pieces_and_twenty_thousand_ranks_take_seconds() -> N
         for number in range(100_000)
         for ranks in [range(number % world, world) if number % 10 else range(world)]
     ]
-    begin = time.monotonic()
+    begin = time.process_time()
     assert len(fan_in(found)) > 500
     assert bytes_by_rank(found, world).sum() == sum(1000 * len(one.ranks) for one in found)
     assert bytes_once_per_host(found, 8) > 0
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 20

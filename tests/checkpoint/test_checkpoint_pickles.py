@@ -194,7 +194,7 @@ def test_a_constant_is_itself() -> None:
 
 
 def test_tuples_nested_deeper_than_any_stack_end_neither_the_process_nor_the_patience() -> None:
-    nested = b")" + b"\x85" * 200_000
+    nested = b")" + b"\x85" * 100_000
     with pytest.raises(CorruptDataError, match="no key"):
         read(b"}" + nested + b"K\x01s.")
     with pytest.raises(CorruptDataError, match="not plain"):
@@ -204,10 +204,10 @@ def test_tuples_nested_deeper_than_any_stack_end_neither_the_process_nor_the_pat
 
 def test_a_key_that_is_shared_with_itself_sixty_times_is_not_hashed() -> None:
     doubled = b"K\x01\x94" + b"".join(b"h%ch%c\x86\x94" % (n, n) for n in range(60))
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(CorruptDataError, match="no key"):
         read(doubled + b"0}h%cK\x01s." % 60)
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 LONG = b"]\x94(" + b"K\x01" * 100_000 + b"e"
@@ -229,10 +229,10 @@ TEXT = b"X" + struct.pack("<I", 1_000_000) + b"x" * 1_000_000
     ],
 )  # fmt: skip
 def test_a_long_value_is_not_worked_on_again_and_again(data: bytes, why: str) -> None:
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(CorruptDataError, match=why):
         read(data, opaque=True)
-    assert time.monotonic() - begin < 20
+    assert time.process_time() - begin < 20
 
 
 def test_a_large_memo_index_costs_nothing() -> None:

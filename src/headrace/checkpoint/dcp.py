@@ -38,7 +38,7 @@ from headrace.checkpoint.layout import (
     Role,
     whole_file,
 )
-from headrace.checkpoint.naming import step_of
+from headrace.checkpoint.naming import is_hidden, step_of
 from headrace.core.errors import CallerError, CorruptDataError
 from headrace.storage.port import FileInfo, Storage
 
@@ -290,9 +290,9 @@ def _belongs(path: str, others: Set[str]) -> bool:
     """Tell whether a file is part of the checkpoint, and not hidden, temporary or of another."""
     if path == METADATA:
         return True
-    parts = path.split("/")
-    if path.endswith(".tmp") or any(part.startswith(".") for part in parts):
+    if path.endswith(".tmp") or is_hidden(path):
         return False
+    parts = path.split("/")
     return others.isdisjoint("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
