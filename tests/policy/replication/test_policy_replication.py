@@ -286,6 +286,14 @@ class TestUrgent:
         rig.tell(Signalled(kind="loss_spike", step=100, replication="other"))
         assert rig.replicator.pairs["r"].copies["step-100"].urgent == ""
 
+    def test_one_that_was_left_for_a_newer_one_is_taken_up_again(self) -> None:
+        rig = Rig()
+        rig.list(saved(100, files=9))
+        assert given_up(rig.list(saved(100, files=9), saved(200, files=9)))
+        rig.signal(100)
+        rig.finish()
+        assert published(rig.actions) == ["step-100", "step-200"]
+
     def test_it_is_not_left_for_a_newer_one(self) -> None:
         rig = Rig()
         rig.list(saved(100, files=9))

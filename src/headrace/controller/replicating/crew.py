@@ -52,10 +52,13 @@ class Crew:
         self._idle = threading.Condition()
         self._jobs: dict[CopyKey, int] = defaultdict(int)
         self._takers: dict[CopyKey, set[Taker]] = defaultdict(set)
+        self._dropped: set[CopyKey] = set()
         self._moved: dict[CopyKey, int] = defaultdict(int)
 
     def prepare(self, way: Way, key: CopyKey, files: tuple[str, ...]) -> None:
         """Cut files into chunks."""
+        with self._idle:
+            self._dropped.discard(key)
         self._start(key, None, lambda: self._tell(way.prepare(key.checkpoint, files)))
 
     def send(self, way: Way, action: StartChunk) -> None:
@@ -72,11 +75,17 @@ class Crew:
         self._start(key, None, publish)
 
     def drop(self, way: Way, key: CopyKey) -> None:
-        """Stop the chunks of a checkpoint, and remove what was staged of it."""
+        """Stop the chunks of a checkpoint, and remove what was staged unless it begins again."""
         self.stop(key)
+        with self._idle:
+            self._dropped.add(key)
 
         def unstage() -> None:
             self.wait_idle(key, None)
+            with self._idle:
+                if key not in self._dropped:
+                    return
+                self._dropped.discard(key)
             try:
                 way.unstage(key.checkpoint)
             except (HeadraceError, OSError) as error:

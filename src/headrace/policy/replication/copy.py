@@ -160,6 +160,12 @@ class Copy:
         self.recut(self.files, now)
         self.preparing, self.here_bytes, self.sent_bytes = (), 0, 0
 
+    def skip(self, reason: str, now: float) -> None:
+        """Leave it as if it had not begun, as long as it is not wanted."""
+        self.abandon()
+        self.recut_all(now)
+        self.state, self.reason, self.began_at = "skipped", reason, None
+
     def abandon(self) -> None:
         """Forget what is under way."""
         self.waiting.clear()

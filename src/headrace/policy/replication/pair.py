@@ -130,7 +130,7 @@ class Pair:
             yield copy, _ANOTHER
 
     def judge(self, limits: ReplicationLimits, now: float) -> Iterator[tuple[Copy, str]]:
-        """Decide which checkpoints are wanted, urgent, and when; yield those to be given up."""
+        """Decide which checkpoints are wanted, urgent, and when; yield those to be left."""
         self._heed_signals(now)
         newest = self._newest_complete()
         for copy in self.copies.values():

@@ -184,7 +184,8 @@ class Replicator:
     def _judge(self, now: float) -> Iterator[Action]:
         for pair in self._pairs.values():
             for copy, reason in list(pair.judge(self._limits, now)):
-                yield from self._give_up([copy], reason, now)
+                copy.skip(reason, now)
+                yield GiveUp(key=copy.key, reason=reason)
 
     def _go_on(self, now: float) -> Iterator[Action]:
         able = self._able(now)
