@@ -94,12 +94,11 @@ def test_views_transposed_empty_and_scalar_tensors_are_told() -> None:
 
 def test_state_dicts_parameters_and_optimizers_are_walked() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
-    optimizer = torch.optim.AdamW(model.parameters())
-    model(torch.ones(4, 3)).sum().backward()
-    optimizer.step()
+    moments = {n: {"exp_avg": torch.rand(n + 1)} for n in range(4)}  # as AdamW's state_dict
+    optimizer = {"state": moments, "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999)}]}
     value = {
         "module": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
+        "optimizer": optimizer,
         "parameter": torch.nn.Parameter(torch.ones(2)),
         "list": [torch.zeros(1), (torch.ones(1),)],
     }
@@ -107,7 +106,7 @@ def test_state_dicts_parameters_and_optimizers_are_walked() -> None:
     tensors = dict(read(data).tensors())
     expected = {
         **{f"module.{name}": tensor for name, tensor in model.state_dict().items()},
-        "optimizer.state.0.exp_avg": optimizer.state_dict()["state"][0]["exp_avg"],
+        "optimizer.state.0.exp_avg": moments[0]["exp_avg"],
         "parameter": value["parameter"],
         "list.1.0": torch.ones(1),
     }
@@ -312,6 +311,15 @@ def test_deep_nests_take_no_time() -> None:
     begin = time.monotonic()
     assert list(read(data).tensors()) == []
     assert time.monotonic() - begin < 5
+
+
+def test_keys_that_are_no_names_are_told_by_their_place_and_long_ones_cut() -> None:
+    tensor = torch.ones(1)
+    value = {10**500: [tensor[:0]], (1, 2): [tensor], b"octets": [tensor.view(1, 1)], -1: tensor}
+    names = [name for name, _ in read(saved(value)).tensors()]
+    assert names == ["#0.0", "#1.0", "#2.0", "-1"]
+    ((name, _),) = read(saved({"k" * 5000: {"a": tensor}})).tensors()
+    assert name == "k" * 100 + ".a"
 
 
 VALID = saved(OrderedDict(a=torch.arange(6).view(2, 3), b=torch.ones(2, dtype=torch.bfloat16)))

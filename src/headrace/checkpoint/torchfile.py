@@ -56,7 +56,7 @@ ITEM_BYTES: Mapping[str, int] = {
 
 
 _MOST_DIMENSIONS, _MOST_COUNT = 64, (1 << 63) - 1
-_MOST_NAME = 1000
+_MOST_NAME, _MOST_KEY = 1000, 100
 _PARALLEL_FILES = 16
 
 
@@ -119,9 +119,7 @@ class TorchFile:
                 and len(name) <= _MOST_NAME
             ):
                 seen.add(id(value))
-                items = value.items() if isinstance(value, dict) else enumerate(value)
-                below = [(f"{name}.{key}" if name else str(key), one) for key, one in items]
-                waiting.extend(reversed(below))
+                waiting.extend(reversed(_below(name, value)))
 
 
 def read_torch_file(read: ReadRange, *, size: int, file: str) -> TorchFile:
@@ -217,6 +215,22 @@ def pieces_of_files(storage: Storage, checkpoint: Checkpoint, names: Sequence[st
 
     with ThreadPoolExecutor(_PARALLEL_FILES) as pool:
         return [piece for found in pool.map(pieces, sorted(names)) for piece in found]
+
+
+def _below(name: str, value: Any) -> list[tuple[str, Any]]:
+    """Return what a dictionary, list or tuple holds, with the names that lead there."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    named = ((_key_name(key, place), one) for place, (key, one) in enumerate(items))
+    return [(f"{name}.{key}" if name else key, one) for key, one in named]
+
+
+def _key_name(key: object, place: int) -> str:
+    """Return a short name for a key, which may be anything; else that of its place."""
+    if type(key) is str:
+        return key[:_MOST_KEY]
+    if type(key) is int and abs(key) <= _MOST_COUNT:
+        return str(key)
+    return f"#{place}"
 
 
 def _unknown(storages: Mapping[str, Record], known: list[tuple[int, int]]) -> Iterator[Record]:
