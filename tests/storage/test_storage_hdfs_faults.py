@@ -147,8 +147,8 @@ def test_a_frozen_datanode_costs_no_more_than_its_timeout(hdfs: Cluster, opened:
 def test_threads_that_read_small_ranges_keep_as_many_in_flight_as_the_store_allows(
     hdfs: Cluster, opened: Open
 ) -> None:
-    storage = opened(reads_in_flight=20, datanode_timeout_s=30.0, hedge_s=30.0)
-    names = [f"small/{n}" for n in range(4)]
+    storage = opened(reads_in_flight=40, datanode_timeout_s=30.0, hedge_s=30.0)
+    names = [f"small/{n}" for n in range(8)]
     for name in names:
         storage.write(name, CONTENT[:BLOCK])
     apart = [ByteRange(at * 200_000, 100) for at in range(5)]
@@ -158,9 +158,9 @@ def test_threads_that_read_small_ranges_keep_as_many_in_flight_as_the_store_allo
         with frozen(*hdfs.datanodes):
             reads = [threads.submit(storage.read_ranges, name, apart) for name in names]
             give_up_at = time.monotonic() + 10
-            while data._running < 20 and time.monotonic() < give_up_at:
+            while data._running < 40 and time.monotonic() < give_up_at:
                 time.sleep(0.01)
-            assert data._running == 20
+            assert data._running == 40
         assert all(read.result(20) == wanted for read in reads)
 
 
