@@ -69,6 +69,11 @@ class Store:
     away: bool = False
     """Sets fail."""
 
+    hung: bool = False
+    """Sets that fail are carried out once the store is back, a moment after what comes then."""
+
+    late: list[tuple[StoredFile, int]] = field(default_factory=list)
+
     copies_per_s: int = 100
     endangered: int = 0
     done: list[Action] = field(default_factory=list)
@@ -109,6 +114,8 @@ class Store:
     def _set(self, action: SetCopies) -> Event:
         assert not action.is_raise or self.kept[action.file].copies == action.copies
         if self.away:
+            if self.hung:
+                self.late.append((action.file, action.copies))
             return CopiesNotSet(file=action.file, reason="the NameNode is away")
         found = self.asked[action.file]
         if found not in action.expected:
@@ -144,3 +151,6 @@ class Store:
             if not self.away:
                 self.look()
             self.tell(Tick())
+            if not self.away:
+                self.asked.update(self.late)
+                self.late.clear()
