@@ -13,7 +13,13 @@ import pytest
 from copies_for_tests import MEBIBYTE, Taken, stores, task_for
 
 from headrace.core.digest import ContentDigest
-from headrace.core.errors import CorruptDataError, NotFoundError, StaleError, StorageError
+from headrace.core.errors import (
+    CorruptDataError,
+    DeadlineError,
+    NotFoundError,
+    StaleError,
+    StorageError,
+)
 from headrace.storage.hdfs import HdfsStorage
 from headrace.storage.local import LocalStorage
 from headrace.storage.port import Storage
@@ -144,6 +150,26 @@ def test_a_file_that_changes_in_the_middle_leaves_nothing_behind(
             change_at_the_third,
             piece_bytes=MEBIBYTE,
         )
+    assert list(destination.list()) == []
+
+
+class Frozen(LocalStorage):
+    """Answers no more after the first piece."""
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        if offset:
+            raise DeadlineError("no answer in 30 s")
+        return super().read(path, offset, length)
+
+
+def test_a_source_that_freezes_is_told_and_leaves_nothing_behind(
+    both: tuple[LocalStorage, LocalStorage],
+) -> None:
+    source, destination = both
+    source.write("a", DATA)
+    task = task_for(source, destination, "a")
+    with pytest.raises(DeadlineError, match="no answer"):
+        copy_chunk(task, Frozen(source.url), destination, Taken(), piece_bytes=MEBIBYTE)
     assert list(destination.list()) == []
 
 
