@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import resource
 import signal
 import threading
@@ -76,6 +77,15 @@ def test_an_asynchronous_save_is_of_the_state_when_it_began(tmp_path: Path) -> N
     loaded = {"a": torch.zeros(1000)}
     dcp.load(loaded, storage_reader=CheckpointReader(tmp_path / "it"), no_dist=True)
     assert torch.equal(loaded["a"], torch.arange(1000.0))
+
+
+def test_a_writer_that_has_saved_can_be_sent_to_another_process(hdfs_dir: str) -> None:
+    writer = save({"a": torch.zeros(3)}, f"{hdfs_dir}/it")
+    sent = pickle.loads(pickle.dumps(writer))
+    dcp.save({"a": torch.ones(3)}, storage_writer=sent, no_dist=True)
+    loaded = {"a": torch.zeros(3)}
+    dcp.load(loaded, storage_reader=CheckpointReader(f"{hdfs_dir}/it"), no_dist=True)
+    assert loaded["a"].tolist() == [1, 1, 1]
 
 
 def test_extensions_transform_what_is_saved(tmp_path: Path) -> None:

@@ -10,10 +10,20 @@ import numpy as np
 import pytest
 import torch
 
+import headrace.torch
 from headrace import Pipeline
 from headrace.client.torch.batch import tensors
 from headrace.core.errors import ConfigError
 from headrace.torch import Loader, TensorBatch
+
+
+def test_the_public_names_are_pinned() -> None:
+    assert sorted(headrace.torch.__all__) == [
+        "CheckpointReader", "CheckpointWriter", "Loader", "TensorBatch",
+    ]  # fmt: skip
+    assert all(getattr(headrace.torch, name) is not None for name in headrace.torch.__all__)
+    with pytest.raises(AttributeError, match="it has CheckpointReader"):
+        _ = headrace.torch.Reader
 
 
 @pytest.fixture

@@ -118,8 +118,11 @@ class CheckpointWriter(StorageWriter):
         self._place: Place | None = None
         self._save_id = str(uuid.uuid4())
         self._alone: int | None = None
-        self._limiter = DirectLimiter(Held())
         self._statistics = WriterStatistics()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is open: ``async_save`` may send the writer to another process."""
+        return {**self.__dict__, "_place": None, "_announced": None}
 
     @property
     def checkpoint_id(self) -> str:
@@ -179,13 +182,14 @@ class CheckpointWriter(StorageWriter):
         """
         begin = time.perf_counter()
         orders: _Orders = plan.storage_data
-        self._limiter.set_rate(orders.bytes_per_s)
+        limiter = DirectLimiter(Held())
+        limiter.set_rate(orders.bytes_per_s)
         saving = Saving(
             planner,
             self._opened(),
             streams=self._streams,
             transforms=self._transforms,
-            limiter=self._limiter,
+            limiter=limiter,
         )
         results = saving.save(plan.items, orders.naming)
         files = [one.file for one in results if isinstance(one, FileResult)]
