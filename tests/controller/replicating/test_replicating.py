@@ -24,6 +24,7 @@ from roots_for_tests import (
 
 from headrace.checkpoint.pins import new_lease, put_pin, remove_pin
 from headrace.controller.journal import Journal
+from headrace.controller.replicating.way import _require_apart
 from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.local import LocalStorage
 from headrace.wire.replication import SIGNALS, SignalSent
@@ -231,6 +232,24 @@ def test_one_of_the_journal_that_cannot_begin_is_tried_again(
         eventually(lambda: "no directory at" in running.view("r").down)
         source.mkdir()
         eventually(lambda: running.view("r").listed)
+
+
+@pytest.mark.parametrize(("one", "other"), [("", ""), ("", "copies"), ("copies", "")])
+def test_a_root_in_the_other_is_refused(tmp_path: Path, one: str, other: str) -> None:
+    """Else ``keep`` would remove the source's own checkpoints."""
+    (tmp_path / "copies").mkdir()
+    save_checkpoint(tmp_path, 100)
+    with replicating() as running:
+        with pytest.raises(CallerError, match="a root of their own"):
+            running.begin("r", wanted(tmp_path / one, tmp_path / other, keep=1))
+        assert running.views() == ()
+
+
+def test_hdfs_roots_in_each_other_are_known_however_they_are_written() -> None:
+    with pytest.raises(CallerError, match="a root of their own"):
+        _require_apart("hdfs://nn:8020/ckpt", "hdfs://nn/ckpt//eval/")
+    _require_apart("hdfs://nn:8020/ckpt", "hdfs://nn:8020/ckpt-eval")
+    _require_apart("hdfs://nn:8020/ckpt", "/ckpt")
 
 
 def test_terms_may_change_and_roots_may_not(roots: tuple[Path, Path]) -> None:

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -276,26 +276,21 @@ class Replicating:
 
     def _open(self, replication: _Replication) -> None:
         """Open both stores, and begin to watch them."""
-        row = replication.row
-        source = self._config.open_store(row.wanted.source)
-        try:
-            destination = _opened_or_made(row.wanted.destination, self._config.open_store)
-        except BaseException:
-            source.close()
-            raise
-        way = Way(row.name, source, destination)
-        watch = Watch(
-            way,
-            self._events.put,
-            lambda: self._is_busy(row.name),
-            self._config.periods,
-            self._clock,
-        )
-        try:
+        row, open_store = replication.row, self._config.open_store
+        with ExitStack() as opened:
+            source = opened.enter_context(closing(open_store(row.wanted.source)))
+            destination = _opened_or_made(row.wanted.destination, open_store)
+            opened.enter_context(closing(destination))
+            way = Way(row.name, source, destination)
+            watch = Watch(
+                way,
+                self._events.put,
+                lambda: self._is_busy(row.name),
+                self._config.periods,
+                self._clock,
+            )
             watch.take()
-        except BaseException:
-            way.close()
-            raise
+            opened.pop_all()
         with self._lock:
             replication.way, replication.watch, replication.refused = way, watch, ""
             self._replications[row.name] = replication

@@ -11,7 +11,7 @@ from headrace.checkpoint.layout import Checkpoint
 from headrace.checkpoint.pins import pins
 from headrace.checkpoint.retention import prune
 from headrace.controller.replicating.watching import Damaged, RootWatcher
-from headrace.core.errors import NotFoundError, StaleError
+from headrace.core.errors import CallerError, NotFoundError, StaleError
 from headrace.policy.replication.events import (
     Chunk,
     CopyKey,
@@ -21,6 +21,7 @@ from headrace.policy.replication.events import (
     SeenCheckpoint,
     SeenFile,
 )
+from headrace.storage.address import StoreAddress
 from headrace.storage.port import Storage
 from headrace.transfer.chunk import ChunkTask
 from headrace.transfer.group import grouped
@@ -47,9 +48,13 @@ class Way:
         name: Of the replication.
         source: The store that has the checkpoints.
         destination: The store that gets them.
+
+    Raises:
+        CallerError: one of the roots is the other, or lies in it.
     """
 
     def __init__(self, name: str, source: Storage, destination: Storage) -> None:
+        _require_apart(source.url, destination.url)
         self.name = name
         self.source, self.destination = source, destination
         self._source_root = RootWatcher(source)
@@ -254,6 +259,25 @@ class Way:
 
     def _route(self, path: str) -> Route:
         return Route(source=self.source.url, destination=self.destination.url, checkpoint=path)
+
+
+def _require_apart(source: str, destination: str) -> None:
+    """Refuse roots of which one holds the other.
+
+    Copies would be taken for checkpoints of the source, and retention would remove those.
+    """
+    for outer, inner in ((source, destination), (destination, source)):
+        if _holds(outer, inner):
+            raise CallerError(
+                f"{inner} is or lies in {outer}, and copies go to a root of their own; name "
+                "another folder"
+            )
+
+
+def _holds(outer: str, inner: str) -> bool:
+    if "://" in outer and "://" in inner:
+        return StoreAddress.parse(outer).holds(StoreAddress.parse(inner))
+    return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _step(checkpoint: Checkpoint) -> int:
