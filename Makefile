@@ -28,6 +28,8 @@ bench: .venv/.dev
 	$(BIN)/python -m bench.offload $(ARGS)
 	$(BIN)/python -m bench.control $(ARGS)
 	$(BIN)/python -m bench.reservation $(ARGS)
+	$(BIN)/python -m bench.startup $(ARGS)
+	$(BIN)/python -m bench.evaluation $(ARGS)
 
 .venv/.uv: requirements/bootstrap.txt
 	$(PYTHON) -m venv .venv
