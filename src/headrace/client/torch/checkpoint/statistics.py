@@ -25,9 +25,10 @@ class ReaderStatistics:
 
     def __str__(self) -> str:
         fetch = self.fetch
+        each = fetch.requests / max(self.items, 1)
         return (
             f"{self.items} items, {fetch.wanted_bytes / 1e6:.1f} MB in {self.load_s:.2f} s: "
-            f"{fetch.requests} requests ({fetch.requests / max(self.items, 1):.2f} for each item) of "
+            f"{fetch.requests} requests ({each:.2f} for each item) of "
             f"{fetch.bytes_per_request / 1e6:.2f} MB, {fetch.retries} again, "
             f"{fetch.round_trip_share:.0%} of their time in round trips; "
             f"{self.shared_bytes / 1e6:.1f} MB from ranks beside it"
