@@ -133,6 +133,34 @@ def test_a_file_is_written_no_longer_than_its_time(hdfs: Cluster, opened: Open) 
         storage.create("y")
 
 
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_rename_whose_answer_is_lost_counts_if_it_was_done(opened: Open, is_done: bool) -> None:
+    import hdfs_native
+
+    storage = opened()
+    lost = []
+
+    class Lossy(hdfs_native.Client):
+        """Gives the answer to the first rename to nobody, and perhaps not even asks."""
+
+        def rename(self, src: str, dst: str, overwrite: bool = False) -> None:
+            lost.append(src)
+            if is_done:
+                super().rename(src, dst, overwrite)
+            raise OSError("Connection reset by peer")
+
+    with storage.create("x") as writer:
+        writer.write(b"new")
+        storage._namenodes._client.__class__ = Lossy
+        if is_done:
+            assert writer.commit().size == 3
+        else:
+            with pytest.raises(StorageError, match="ended the connection"):
+                writer.commit()
+    assert len(lost) == 1
+    assert storage.read("x") == (b"new" if is_done else CONTENT)
+
+
 def test_a_frozen_datanode_costs_no_more_than_its_timeout(hdfs: Cluster, opened: Open) -> None:
     storage = opened(datanode_timeout_s=1.0, hedge_s=0.3)
     with frozen(holder(hdfs, storage)):

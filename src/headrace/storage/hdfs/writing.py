@@ -22,7 +22,7 @@ from headrace.core.errors import DeadlineError, HeadraceError
 from headrace.storage.hdfs.calls import calls_for
 from headrace.storage.hdfs.failure import Fault, judge
 from headrace.storage.hdfs.handles import Handles, file_info
-from headrace.storage.hdfs.namenode import NATIVE_ERRORS, NameNodes
+from headrace.storage.hdfs.namenode import NATIVE_ERRORS, NameNodeAwayError, NameNodes
 from headrace.storage.port import FileInfo
 from headrace.storage.writing import AbortingWriter, BrokenFileError, ended, flat
 
@@ -226,9 +226,27 @@ class HdfsWriter(AbortingWriter):
             tell(new.tried, lambda client: client.set_replication(new.aside, self._copies))
         else:
             self._pipelines.note_whole()
-        tell(new.tried, lambda client: client.rename(new.aside, new.full, True))
+        self._rename(status)
         self._published = True
         return file_info(status, new.path)
+
+    def _rename(self, status: hdfs_native.FileStatus) -> None:
+        new = self._new
+        try:
+            self._namenodes.tell(new.tried, lambda client: client.rename(new.aside, new.full, True))
+        except (NameNodeAwayError, DeadlineError):
+            if not self._was_renamed(status):
+                raise
+
+    def _was_renamed(self, status: hdfs_native.FileStatus) -> bool:
+        """Tell whether the name has this very file: only the answer may have been lost."""
+        with suppress(HeadraceError):
+            there = self._namenodes.ask(
+                self._new.tried, lambda client: client.get_file_info(self._new.full)
+            )
+            mark = (status.length, status.modification_time)
+            return (there.length, there.modification_time) == mark
+        return False
 
 
 def sync_and_close(raw: RawFileWriter) -> None:
