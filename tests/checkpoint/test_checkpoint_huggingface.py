@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
-from headrace.checkpoint.find import find_checkpoints
+from headrace.checkpoint.dcp import DcpLayout
+from headrace.checkpoint.find import find_checkpoints, open_checkpoint
 from headrace.checkpoint.huggingface import HuggingFaceLayout
 from headrace.checkpoint.layout import Checkpoint, Folder
 from headrace.checkpoint.naming import step_of
@@ -224,16 +228,37 @@ def test_other_files_with_the_same_tensors_are_not_loaded(root: Path) -> None:
     assert "consolidated.safetensors" not in {reading.file for reading in readings}
 
 
-def test_shards_below_are_left_to_their_own_layout(root: Path) -> None:
-    below = root / "checkpoint-20/pytorch_model_fsdp_0"
-    below.mkdir()
-    names = {f"pytorch_model_fsdp_0/{name}" for name in ("__0_0.distcp", ".metadata")}
-    for name in names:
-        (root / "checkpoint-20" / name).write_bytes(b"x")
+def test_shards_below_are_read_as_their_own_layout_says(
+    root: Path, dcp_checkpoint: Callable[..., Path]
+) -> None:
+    shutil.copytree(dcp_checkpoint(2), root / "checkpoint-20/pytorch_model_fsdp_0")
+    (root / "checkpoint-20/global_step20").mkdir()
+    share = "global_step20/zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    for name in (
+        share,
+        share.replace("rank_1", "rank_0"),
+        "global_step20/mp_rank_00_model_states.pt",
+    ):
+        torch.save({"w": torch.ones(3)}, root / "checkpoint-20" / name)
+    storage, layout = LocalStorage(root), HuggingFaceLayout()
     checkpoint = recognised(root, "checkpoint-20")
-    assert names <= {file.path for file in checkpoint.files}
-    readings = HuggingFaceLayout().readings(LocalStorage(root), checkpoint, 2)
-    assert not any("/" in reading.file for reading in readings)
+    roles = {file.path: file.role for file in checkpoint.files}
+    assert roles["pytorch_model_fsdp_0/.metadata"] == "metadata"
+    assert roles["pytorch_model_fsdp_0/__0_0.distcp"] == "weights"
+    assert roles[share] == "optimizer"
+    shared, alone = open_checkpoint(storage, "checkpoint-20/pytorch_model_fsdp_0"), DcpLayout()
+    expected = alone.readings(storage, shared, 2)
+    readings = layout.readings(storage, checkpoint, 2)
+    below = [one for one in readings if one.file.startswith("pytorch_model_fsdp_0/")]
+    assert [(one.offset, one.length, one.ranks) for one in below] == [
+        (one.offset, one.length, one.ranks) for one in expected
+    ]
+    assert [one.ranks for one in readings if one.file == share] == [range(1, 2)]
+    pieces = layout.pieces(storage, checkpoint)
+    assert len([one for one in pieces if one.file.startswith("pytorch_model_fsdp_0/")]) == len(
+        alone.pieces(storage, shared)
+    )
+    assert ("w", share) in {(one.name, one.file) for one in pieces}
 
 
 def test_files_without_an_index_are_plain_safetensors(tmp_path: Path) -> None:
@@ -289,7 +314,6 @@ def test_a_step_is_told_by_a_folders_name(name: str, step: int | None) -> None:
 def test_what_a_real_trainer_saves_is_recognised_and_its_marker_is_written_last(
     tmp_path: Path,
 ) -> None:
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}

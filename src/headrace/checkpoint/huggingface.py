@@ -10,23 +10,27 @@ own after the marker.
 process. Each process also reads the whole ``optimizer.pt``, ``scheduler.pt``, ``scaler.pt`` and
 JSON files, and random numbers of its own: ``rng_state_R.pth`` is read by rank R of several,
 ``rng_state.pth`` by a process that is alone. ``training_args.bin`` and what a tokenizer has saved
-are not read to resume. What lies in folders below (FSDP's and DeepSpeed's shards) is a checkpoint
-of another layout, which tells who reads it. Source: ``transformers.Trainer``, methods
+are not read to resume. What lies in folders below (FSDP's and DeepSpeed's shards) is read as the
+layout says that it is of. Source: ``transformers.Trainer``, methods
 ``_load_from_checkpoint``, ``_load_optimizer_and_scheduler``, ``_load_rng_state``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from headrace.checkpoint.dcp import METADATA
+from headrace.checkpoint.dcp import METADATA, DcpLayout
+from headrace.checkpoint.deepspeed import DeepSpeedLayout
 from headrace.checkpoint.jsonobject import is_unicode, parse_object
 from headrace.checkpoint.layout import (
     Checkpoint,
     CheckpointFile,
     Folder,
+    Layout,
     LayoutName,
     Piece,
     Reading,
@@ -48,6 +52,7 @@ _OTHER_CHECKPOINT = re.compile(r"checkpoint-\d{1,18}/")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
 _RANDOM = re.compile(r"rng_state(?:_(\d{1,9}))?\.pth$")
 _SINGLE = "model.safetensors"
+_BELOW: tuple[Layout, ...] = (DcpLayout(), DeepSpeedLayout())
 _STATES = frozenset({"optimizer.pt", "scheduler.pt", "scaler.pt", _TRAINER_STATE})
 
 
@@ -84,20 +89,26 @@ class HuggingFaceLayout:
         weights = {f.path: f for f in checkpoint.files if _is_shard(f)}
         pieces = tensors_of(storage, checkpoint, weights)
         _require_named(storage, checkpoint, pieces)
+        for folder, layout, below in _shards_below(storage, checkpoint):
+            found = layout.pieces(storage, below)
+            pieces += [replace(piece, file=f"{folder}/{piece.file}") for piece in found]
         return pieces
 
     def readings(
         self,
-        storage: Storage,  # noqa: ARG002 - the files' names and lengths tell all
+        storage: Storage,
         checkpoint: Checkpoint,
         world_size: int,
     ) -> Sequence[Reading]:
-        """Return that all ranks read all that is read at all, but for random numbers."""
+        """Return that all ranks read all that is read, but for random numbers and FSDP's shards."""
         found = []
         for file in checkpoint.files:
             ranks = _readers(file, world_size)
             if ranks:
                 found.append(whole_file(file, ranks, _shown(file)))
+        for folder, layout, below in _shards_below(storage, checkpoint):
+            readings = layout.readings(storage, below, world_size)
+            found += [replace(reading, file=f"{folder}/{reading.file}") for reading in readings]
         return found
 
 
@@ -190,11 +201,28 @@ def _marker_last(
     )
 
 
+def _shards_below(
+    storage: Storage, checkpoint: Checkpoint
+) -> Iterator[tuple[str, Layout, Checkpoint]]:
+    """Yield the folders with checkpoints of other layouts, as FSDP and DeepSpeed leave them."""
+    folders: dict[str, list[FileInfo]] = defaultdict(list)
+    for file in checkpoint.files:
+        folder, _, name = file.path.partition("/")
+        if name:
+            folders[folder].append(FileInfo(name, file.size, file.version))
+    for folder, infos in folders.items():
+        below = Folder(path=checkpoint.file_path(folder), files=tuple(infos))
+        found = ((layout, layout.recognise(storage, below)) for layout in _BELOW)
+        yield from ((folder, layout, one) for layout, one in found if one is not None)
+
+
 def _role(path: str, weights: set[str]) -> Role:
-    if path in weights or path.startswith("pytorch_model"):
-        return "weights"
-    if path.rpartition("/")[2].startswith("optimizer"):
+    if path.endswith(f"/{METADATA}"):
+        return "metadata"
+    if path.startswith("optimizer") or path.endswith("_optim_states.pt"):
         return "optimizer"
+    if path in weights or path.startswith("pytorch_model") or path.endswith("_model_states.pt"):
+        return "weights"
     if path in _STATES or _RANDOM.match(path):
         return "state"
     return "metadata" if path.endswith((INDEX_SUFFIX, "config.json")) else "other"
