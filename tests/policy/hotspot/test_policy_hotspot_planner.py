@@ -296,5 +296,3 @@ def test_of_two_leases_the_one_that_knows_more_hot_bytes_tells_what_a_file_is(
     store.announce("l", hot(part=0.5))
     store.announce("k", hot(part=0.75))
     assert [one.hot_bytes for one in store.planner.to_look_at(A.store)] == [75_000_000]
-    assert store.planner.hot_file(A).hot_bytes == 75_000_000
-    assert store.planner.hot_file(stored("other")).hot_bytes == 0

@@ -234,11 +234,6 @@ class HotspotDesk:
         with self._lock:
             return self._planner.to_look_at(store)
 
-    def hot_file(self, file: StoredFile) -> HotFile:
-        """Return what is known of a file; of one that no lease holds any more, its name."""
-        with self._lock:
-            return self._planner.hot_file(file)
-
     def is_settled(self, store: str) -> bool:
         """Return whether all copies that are wanted are there."""
         with self._lock:

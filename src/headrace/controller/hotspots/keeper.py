@@ -47,10 +47,6 @@ class Desk(Protocol):
         """Return the files that are to be looked at, in order."""
         ...
 
-    def hot_file(self, file: StoredFile) -> HotFile:
-        """Return what is known of a file."""
-        ...
-
     def is_settled(self, store: str) -> bool:
         """Return whether all copies that are wanted are there."""
         ...
@@ -79,6 +75,7 @@ class StoreKeeper:
         self._desk = desk
         self._open = opened
         self._carrier: Carrier | None = None
+        self._files: dict[StoredFile, HotFile] = {}
         self._wake = threading.Event()
         self._ending = False
         self._said = ""
@@ -129,7 +126,9 @@ class StoreKeeper:
 
     def _look(self) -> None:
         carrier = self._opened()
-        for file in self._desk.to_look_at(self.store):
+        files = self._desk.to_look_at(self.store)
+        self._files = {one.file: one for one in files}
+        for file in files:
             if self._ending:
                 return
             self._desk.tell(carrier.look(file))
@@ -146,7 +145,7 @@ class StoreKeeper:
         try:
             if order.is_raise and (reason := self._desk.unwritten()):
                 return CopiesNotSet(file=order.file, reason=reason)
-            return self._opened().set_copies(order, self._desk.hot_file(order.file))
+            return self._opened().set_copies(order, self._file(order.file))
         except HeadraceError as error:
             self._say(str(error))
             return CopiesNotSet(file=order.file, reason=str(error))
@@ -154,6 +153,11 @@ class StoreKeeper:
             # This thread ends with it, and the next one must not wait for its answer.
             self._desk.tell(CopiesNotSet(file=order.file, reason="the controller failed"))
             raise
+
+    def _file(self, file: StoredFile) -> HotFile:
+        """Return what is known of a file; one that was not looked at is only to be lowered."""
+        nothing = HotFile(file=file, size=0, hot_bytes=0, readers=0)
+        return self._files.get(file, nothing)
 
     def _opened(self) -> Carrier:
         if self._carrier is None:

@@ -86,12 +86,11 @@ class Planner:
             case Released():
                 return self._end(event.lease, "released", now)
             case FiguresSeen():
-                self.figures[event.store] = event.figures
-                return self._plan_all(now)
+                return self._figures_seen(event, now)
             case FileSeen():
                 return self._looked_at(event, now)
             case FileGone():
-                return self._lost(event.file, "it does not exist any more", now)
+                return self._lost(event.file, "it does not exist any more")
             case CopiesSet():
                 return self._was_set(event, now)
             case CopiesNotSet():
@@ -100,7 +99,7 @@ class Planner:
                 return []
             case SetElsewhere():
                 said = f"somebody else set it to {event.found} copies: it is left at that"
-                return self._lost(event.file, said, now)
+                return self._lost(event.file, said)
             case Restored():
                 return self._restored(event, now)
             case Tick():
@@ -115,12 +114,6 @@ class Planner:
                 if is_due and one.file.store == store:
                     found[one.file] = max(found.get(one.file, one), one, key=_hot_bytes)
         return [found[file] for file in sorted(found)]
-
-    def hot_file(self, file: StoredFile) -> HotFile:
-        """Return what leases know of a file, the most if there are several; none: its name."""
-        leases = self.leases.values()
-        known = [one for lease in leases for one in lease.files if one.file == file]
-        return max(known, key=_hot_bytes, default=_unknown(file))
 
     def stores(self) -> set[str]:
         """Return the stores whose files are to be looked at."""
@@ -248,13 +241,19 @@ class Planner:
     # Files
 
     def _looked_at(self, event: FileSeen, now: float) -> list[Action]:
+        """Take what a file is like; what follows is decided once all were looked at."""
         self._seen[event.file] = event
-        if (raised := self.files.get(event.file)) is None:
-            return self._plan_all(now)
-        if event.asked not in raised.expected(now):
+        raised = self.files.get(event.file)
+        if raised is not None and event.asked not in raised.expected(now):
             return self.handle(SetElsewhere(file=event.file, found=event.asked), now)
-        raised.see(event)
-        return [*self._plan_all(now), *self._advance([event.file], now)]
+        if raised is not None:
+            raised.see(event)
+        return []
+
+    def _figures_seen(self, event: FiguresSeen, now: float) -> list[Action]:
+        self.figures[event.store] = event.figures
+        files = [file for file in self.files if file.store == event.store]
+        return [*self._plan_all(now), *self._advance(files, now)]
 
     def _was_set(self, event: CopiesSet, now: float) -> list[Action]:
         if (raised := self.files.get(event.file)) is None:
@@ -262,22 +261,24 @@ class Planner:
         raised.succeed(event.copies)
         return self._advance([event.file], now)
 
-    def _lost(self, file: StoredFile, reason: str, now: float) -> list[Action]:
+    def _lost(self, file: StoredFile, reason: str) -> list[Action]:
         """Let go of a file that is gone, or somebody else's business now."""
         for lease in self.leases.values():
             if any(one.file == file for one in lease.files):
                 lease.notes[file] = reason
         self._seen.pop(file, None)
-        gone = [ForgetFile(file=file, reason=reason)] if self.files.pop(file, None) else []
-        return [*gone, *self._plan_all(now)]
+        return [ForgetFile(file=file, reason=reason)] if self.files.pop(file, None) else []
 
     def _advance(self, files: Iterable[StoredFile], now: float) -> list[Action]:
-        due = [self.files[file] for file in list(files) if file in self.files]
-        return [
-            action
-            for raised in due
-            if not raised.under_way and raised.try_at <= now
-            for action in (self._raise(raised, now) if raised.wanted else self._lower(raised, now))
+        found = (self.files[file] for file in list(files) if file in self.files)
+        due = [one for one in found if not one.under_way and one.try_at <= now]
+        raises = [one for one in due if one.wanted]
+        endangered = {
+            store: self._endangered(store) for store in {one.file.store for one in raises}
+        }
+        lowered = [action for one in due if not one.wanted for action in self._lower(one, now)]
+        return lowered + [
+            action for one in raises for action in self._raise(one, endangered[one.file.store], now)
         ]
 
     def _lower(self, raised: RaisedFile, now: float) -> list[Action]:
@@ -289,7 +290,7 @@ class Planner:
         self._seen.pop(raised.file, None)  # it may tell of copies that were given back
         return [ForgetFile(file=raised.file, reason="it has its own number of copies again")]
 
-    def _raise(self, raised: RaisedFile, now: float) -> list[Action]:
+    def _raise(self, raised: RaisedFile, endangered: int, now: float) -> list[Action]:
         figures = self.figures.get(raised.file.store)
         if figures is None:
             return []
@@ -298,16 +299,17 @@ class Planner:
             copies = raised.stage(self.limits, most=figures.nodes, staged=figures.replicates)
         if raised.is_set and copies == raised.copies:
             return []
-        if endangered := self._endangered(raised.file.store, figures):
+        if endangered:
             raised.trouble = f"{endangered} blocks of the store lack copies: they come first"
             return []
         ask = raised.raise_to(copies, now)
         return [KeepFile(kept=raised.kept), ask]
 
-    def _endangered(self, store: str, figures: Figures) -> int:
+    def _endangered(self, store: str) -> int:
         """Return how many blocks lack copies that nobody raised here."""
+        missing = self.figures[store].missing_copies if store in self.figures else 0
         ours = sum(one.behind for file, one in self.files.items() if file.store == store)
-        return max(figures.missing_copies - _COUNTED * ours - self.limits.usual_missing, 0)
+        return max(missing - _COUNTED * ours - self.limits.usual_missing, 0)
 
 
 def _unknown(file: StoredFile) -> HotFile:

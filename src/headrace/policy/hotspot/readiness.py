@@ -58,8 +58,9 @@ def readiness(planner: Planner, name: str, now: float) -> Readiness:
     lease = planner.leases[name]
     if lease.wanted is None:
         return Readiness(state="planning", ready_share=0.0, ready_in_s=None, files=())
-    files = tuple(_of_file(planner, name, one) for one in lease.wanted)
-    held = [found for one in lease.wanted if (found := _held(planner, name, one))]
+    of_all = [(one, _held(planner, name, one)) for one in lease.wanted]
+    files = tuple(_of_file(planner, lease, one, found) for one, found in of_all)
+    held = [found for _, found in of_all if found is not None]
     total = sum(one.raised.nbytes for one in held)
     ready = sum(one.raised.ready_bytes(one.copies) for one in held)
     return Readiness(
@@ -82,9 +83,8 @@ def _nodes(planner: Planner, file: StoredFile) -> int:
     return planner.limits.idle_ceiling if figures is None else figures.nodes
 
 
-def _of_file(planner: Planner, name: str, wanted: Wanted) -> FileReadiness:
-    held = _held(planner, name, wanted)
-    note = planner.leases[name].notes.get(wanted.file, "")
+def _of_file(planner: Planner, lease: Lease, wanted: Wanted, held: _Held | None) -> FileReadiness:
+    note = lease.notes.get(wanted.file, "")
     if held is None:
         return FileReadiness(
             file=wanted.file,
