@@ -150,3 +150,37 @@ def test_what_an_ended_chunk_held_is_free_a_second_later() -> None:
         for _ in range(30):
             take(20_000)
     assert time.monotonic() - began < 2.5
+
+
+def test_shares_are_never_more_than_the_budget_and_change_hands_at_once() -> None:
+    rate = 8 << 20
+    budget = SharedBudget(rate)
+    held: list[float] = []
+    most: list[float] = []
+
+    def send(count: int) -> None:
+        with budget.taker(A, deadline=1.0) as taker:
+            for _ in range(count):
+                with budget.share(taker) as bytes_per_s:
+                    assert bytes_per_s is not None
+                    held.append(bytes_per_s)
+                    most.append(sum(held))
+                    time.sleep(0.02)
+                    held.remove(bytes_per_s)
+
+    began = time.monotonic()
+    for thread in started(*(lambda: send(5) for _ in range(4))):
+        thread.join(20.0)
+    took_s = time.monotonic() - began
+    assert max(most) <= rate
+    assert took_s < 8.0  # 20 of them, each a second idle after another, would take longer
+
+
+def test_a_share_that_lies_idle_is_given_to_pieces() -> None:
+    budget = SharedBudget(2 << 20)
+    with budget.taker(A, deadline=1.0) as taker:
+        with budget.share(taker) as bytes_per_s:
+            assert bytes_per_s == pytest.approx(0.9 * (2 << 20))
+        began = time.monotonic()
+        taker(20_000)
+        assert 0.9 < time.monotonic() - began < 3.0  # a second after its end

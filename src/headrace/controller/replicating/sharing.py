@@ -30,7 +30,11 @@ GIVE_WAY_S = 20.0
 """A chunk that had to give way for so long is put back [s]."""
 
 SHARES = 8
-"""Parts of a budget; an agent that sends a chunk has one."""
+"""Most parts of a budget; an agent that sends a chunk has one."""
+
+_OF_A_SHARE = 0.9
+"""An agent is told this part of its share: where one follows another in the same second, each has
+moved what its own pace allows, a piece more, and what it may be late by."""
 
 _URGENT = -math.inf
 
@@ -67,6 +71,9 @@ class SharedBudget:
         self._waiting: dict[Ticket, threading.Condition] = {}
         self._urgent: frozenset[CopyKey] | None = None
         self._takers: set[Taker] = set()
+        self._spare: dict[int, Grant] = {}
+        """Shares that nobody has at the moment, by their bytes per second."""
+
         self._moved_bytes = 0
         self._growth = GrowthRate()
 
@@ -116,14 +123,39 @@ class SharedBudget:
             self.check(taker)
             yield None
             return
-        nbytes = max(int(self._line.budget.bytes_per_s / SHARES), LEAST_BYTES_PER_S)
         with self._lock:
-            grant = self._wait(taker, nbytes, is_share=True)
+            nbytes = self._share_bytes(self._line.budget.bytes_per_s)
+            grant = self._spare.pop(nbytes, None) if self._may_move(taker) else None
+            grant = grant or self._wait(taker, nbytes, is_share=True)
         assert grant is not None
         try:
-            yield float(nbytes)
-        finally:
-            self.end(grant)
+            yield _OF_A_SHARE * nbytes
+        except BaseException:
+            self.end(grant)  # whoever has it may go on for a moment
+            raise
+        self._keep_spare(nbytes, grant)
+
+    def _share_bytes(self, bytes_per_s: float) -> int:
+        """Return a share that lets all who may move now have one: a power of two of them."""
+        active = sum(self._may_move(taker) for taker in self._takers)
+        parts = min(SHARES, 1 << max(0, active - 1).bit_length())
+        return max(int(bytes_per_s / parts), LEAST_BYTES_PER_S)
+
+    def _may_move(self, taker: Taker) -> bool:
+        return not (taker.stopped or self._must_give_way(taker))
+
+    def _keep_spare(self, nbytes: int, grant: Grant) -> None:
+        """Leave a share to whoever asks next: ended, it would lie idle for a second."""
+        with self._lock:
+            other = self._spare.pop(nbytes, None)
+            self._spare[nbytes] = grant
+            if other is not None:
+                self._end(other)
+            self._call_first()
+
+    def _end_spares(self) -> None:
+        while self._spare:
+            self._end(self._spare.popitem()[1])
 
     def check(self, taker: Taker) -> None:
         """Look whether a chunk that is sent elsewhere may go on.
@@ -156,9 +188,12 @@ class SharedBudget:
     def end(self, grant: Grant) -> None:
         """Tell that a piece was moved."""
         with self._lock:
-            assert self._line is not None
-            self._line.budget.end(grant, self._clock.now())
+            self._end(grant)
             self._call_first()
+
+    def _end(self, grant: Grant) -> None:
+        assert self._line is not None
+        self._line.budget.end(grant, self._clock.now())
 
     def wake(self) -> None:
         """Let all who wait look whether they were stopped."""
@@ -199,11 +234,12 @@ class SharedBudget:
         called = self._waiting[ticket] = threading.Condition(self._lock)
         grant = None
         try:
-            while not (taker.stopped or self._must_give_way(taker)):
+            while self._may_move(taker):
                 now = self._clock.now()
                 grant = line.take_nowait(ticket, now)
                 if grant is not None:
                     return grant
+                self._end_spares()
                 called.wait(self._wait_s(line, ticket, now))
             return None
         finally:
