@@ -31,7 +31,7 @@ def asked(*files: str, **changed: object) -> HotspotAsked:
     return HotspotAsked(**(told | changed))  # type: ignore[arg-type]
 
 
-def wait_until(what: Callable[[], object], timeout_s: float = 10.0) -> None:
+def wait_until(what: Callable[[], object], timeout_s: float = 20.0) -> None:
     """Wait until something is so."""
     until = time.monotonic() + timeout_s
     while not what():
