@@ -138,6 +138,7 @@ def test_a_checkpoint_is_loaded_through_an_agent(
     monkeypatch.setattr(LocalStorage, "read", None)
     dcp.load(loaded, storage_reader=reader, no_dist=True)
     assert same(loaded, random_state())
+    assert reader.statistics().agent_bytes >= reader.statistics().fetch.read_bytes > 0
     reader.close()
 
 

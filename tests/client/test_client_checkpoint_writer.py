@@ -26,7 +26,7 @@ from headrace.checkpoint.manifest import MANIFEST, read_manifest
 from headrace.checkpoint.pinning import PinHolder
 from headrace.client.checkpoint.place import open_place
 from headrace.client.torch.checkpoint import writer as writer_module
-from headrace.core.errors import ConfigError, StorageError
+from headrace.core.errors import CallerError, ConfigError, StorageError
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
 from headrace.storage.writing import BrokenFileError
@@ -176,6 +176,7 @@ def test_a_checkpoint_is_not_written_over_unless_it_may(tmp_path: Path) -> None:
 def test_older_checkpoints_are_removed_unless_somebody_reads_them(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         save({"a": torch.ones(3)}, tmp_path / f"step-{step}")
+        save({"a": torch.ones(3)}, tmp_path / "another" / f"step-{step}")
     storage = LocalStorage(tmp_path)
     with PinHolder(storage, "step-1"):
         save({"a": torch.ones(3)}, tmp_path / "step-4", keep=2)
@@ -184,6 +185,7 @@ def test_older_checkpoints_are_removed_unless_somebody_reads_them(tmp_path: Path
         ]  # fmt: skip
     save({"a": torch.ones(3)}, tmp_path / "step-5", keep=2)
     assert sorted(path.name for path in tmp_path.glob("step-*")) == ["step-4", "step-5"]
+    assert len(list((tmp_path / "another").glob("step-*"))) == 3
 
 
 # Failures.
@@ -297,6 +299,15 @@ def test_ranks_save_each_for_itself(tmp_path: Path) -> None:
 
     assert run_ranks(2, work, tmp_path) == [0.0, 2.0]
     assert len(names(tmp_path / "it")) == 4
+
+
+@pytest.mark.parametrize("option", [{"pointer": "latest"}, {"keep": 2}])
+def test_nothing_follows_a_checkpoint_of_which_nobody_knows_when_it_is_complete(
+    tmp_path: Path, option: dict[str, Any]
+) -> None:
+    writer = CheckpointWriter(tmp_path / "it", **option)
+    with pytest.raises(CallerError, match="without collectives"):
+        dcp.save({"a": torch.ones(3)}, storage_writer=writer, use_collectives=False, no_dist=True)
 
 
 def test_no_checkpoint_is_visible_when_a_rank_is_killed_in_the_middle(tmp_path: Path) -> None:

@@ -50,13 +50,16 @@ class Pruned:
     """Stay for now: not complete, and perhaps still being written."""
 
 
-def prune(storage: Storage, root: str = "", *, keep: int, dry_run: bool = False) -> Pruned:
+def prune(
+    storage: Storage, root: str = "", *, keep: int, below: bool = True, dry_run: bool = False
+) -> Pruned:
     """Remove all checkpoints below a folder but the newest.
 
     Args:
         storage: The store.
         root: The folder, relative to the store's root.
         keep: Newest complete checkpoints of each folder that stay; at least 1.
+        below: Also in folders below this one, such as those of other runs.
         dry_run: Only tell what would be removed.
 
     Raises:
@@ -66,7 +69,11 @@ def prune(storage: Storage, root: str = "", *, keep: int, dry_run: bool = False)
     """
     if keep < 1:
         raise CallerError(f"keep={keep} would remove the newest checkpoint; keep at least 1")
-    found = find_checkpoints(storage, root)
+    found = [
+        one
+        for one in find_checkpoints(storage, root)
+        if below or one.path.rpartition("/")[0] == root.strip("/")
+    ]
     surplus = [one for one in superseded(found, keep) if not _is_named(storage, one)]
     begun = removals(storage, {root, *(one.path.rpartition("/")[0] for one in found)})
     unfinished = [one for one in surplus if not one.complete and one.path not in begun]

@@ -49,6 +49,10 @@ class OpenCheckpoint:
         """What reads ranges of its files. Thread-safe."""
         return self._agents or self._storage
 
+    def agent_bytes(self) -> int:
+        """Return what agents served up to now [bytes]."""
+        return 0 if self._agents is None else self._agents.statistics().agent_bytes
+
     def read(self, name: str) -> bytes:
         """Return a whole file."""
         return self.source.read(name, 0, self._storage.stat(name).size)

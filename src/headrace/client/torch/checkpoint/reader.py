@@ -196,6 +196,7 @@ class CheckpointReader(StorageReader):
             items=len(wants),
             load_s=time.perf_counter() - begin,
             shared_bytes=shared_bytes,
+            agent_bytes=self._opened().agent_bytes(),
             fetch=fetcher.statistics(),
         )
         _log.info("%s: %s", self._url, self._statistics)

@@ -20,6 +20,9 @@ class ReaderStatistics:
     shared_bytes: int = 0
     """Of bundles that other ranks of the host had read [bytes]."""
 
+    agent_bytes: int = 0
+    """Of files, metadata among them, that agents served since the checkpoint was opened [bytes]."""
+
     fetch: FetchStatistics = field(default_factory=FetchStatistics)
     """Of the requests."""
 
@@ -31,7 +34,8 @@ class ReaderStatistics:
             f"{fetch.requests} requests ({each:.2f} for each item) of "
             f"{fetch.bytes_per_request / 1e6:.2f} MB, {fetch.retries} again, "
             f"{fetch.round_trip_share:.0%} of their time in round trips; "
-            f"{self.shared_bytes / 1e6:.1f} MB from ranks beside it"
+            f"{self.shared_bytes / 1e6:.1f} MB from ranks beside it, "
+            f"{self.agent_bytes / 1e6:.1f} MB from agents"
         )
 
 

@@ -153,7 +153,16 @@ class CheckpointWriter(StorageWriter):
         use_collectives: bool = True,
         **kwargs: Any,  # noqa: ARG002 - torch looks for the name and gives more in time
     ) -> None:
-        """Take note of whether this rank saves by itself, without the others."""
+        """Take note of whether this rank saves by itself, without the others.
+
+        Raises:
+            CallerError: it does, so that nobody knows when all are done, and a pointer is to move.
+        """
+        if not use_collectives and (self._pointer is not None or self._keep is not None):
+            raise CallerError(
+                f"without collectives no rank knows when {self._url} is complete; save with them, "
+                "or without pointer and keep"
+            )
         self._alone = None if use_collectives else rank
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
@@ -326,7 +335,7 @@ class CheckpointWriter(StorageWriter):
 
     def _remove_older(self, place: Place, keep: int) -> None:
         try:
-            pruned = prune(place.storage, place.parent, keep=keep)
+            pruned = prune(place.storage, place.parent, keep=keep, below=False)
         except HeadraceError as error:
             _log.warning("%s; the checkpoint is saved, but older ones are still there", error)
             return
