@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from headrace.checkpoint.layout import Checkpoint, Piece
 from headrace.checkpoint.pickles import Constant, Function, Known, Opaque, load
-from headrace.checkpoint.ziparchive import ReadRange, Record, read_records, require_placed
+from headrace.checkpoint.ziparchive import ReadRange, Record, read_records
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import Storage
 
@@ -76,16 +76,6 @@ class StoredTensor:
 
     length: int
     """Up to the end of its last number [bytes]."""
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether its numbers lie one after the other, in the order of its rows."""
-        expected = 1
-        for size, step in zip(reversed(self.shape), reversed(self.stride), strict=True):
-            if size != 1 and step != expected:
-                return not prod(self.shape)
-            expected *= size
-        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +135,6 @@ def read_torch_file(read: ReadRange, *, size: int, file: str) -> TorchFile:
     data = bytes(read(pickle.offset, pickle.length))
     value = load(data, _TABLE, what=file, persistent=_Storages(storages, file).find)
     return TorchFile(value, storages, pickle)
-
-
-def read_tensor(data: memoryview, *, file: str) -> StoredTensor | None:
-    """Return the tensor that a whole file in memory holds; None: it holds something else.
-
-    The record is held against its own header too, so that torch reads the same bytes.
-
-    Raises:
-        CorruptDataError: as ``read_torch_file``.
-    """
-    found = read_torch_file(lambda offset, n: data[offset : offset + n], size=len(data), file=file)
-    if not isinstance(found.value, StoredTensor):
-        return None
-    for record in found.storages.values():
-        require_placed(record, data, file=file)
-    require_placed(found.pickle, data, file=file)
-    return found.value
 
 
 def pieces_of(name: str, found: TorchFile) -> list[Piece]:

@@ -32,7 +32,7 @@ _END = struct.Struct("<4s4H2LH")
 _END_64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _ENTRY = struct.Struct("<4s6H3L5H2L")
-_HEADER = struct.Struct("<4s5H3L2H")
+_HEADER_BYTES = 30
 _DESCRIPTOR_BYTES, _DESCRIPTOR_BYTES_64 = 16, 24
 _DESCRIBED, _ENCRYPTED = 0x08, 0x01
 _IN_64_BITS = 0xFFFFFFFF
@@ -45,9 +45,6 @@ class Record:
     """One record of an archive."""
 
     name: str
-    header: int
-    """Where its header begins in the file."""
-
     offset: int
     """Of its first byte in the file."""
 
@@ -78,18 +75,6 @@ def read_records(read: ReadRange, *, size: int, file: str) -> dict[str, Record]:
             _refuse(file, f"it has two records {record.name[:99]!r}")
         records[record.name] = record
     return records
-
-
-def require_placed(record: Record, data: Buffer, *, file: str) -> None:
-    """Hold a record against its own header, where the whole file is at hand.
-
-    Raises:
-        CorruptDataError: its header says that its bytes begin elsewhere.
-    """
-    mark, *_, name_bytes, extra_bytes = _HEADER.unpack_from(data, record.header)
-    begin = record.header + _HEADER.size + name_bytes + extra_bytes
-    if mark != b"PK\3\4" or begin != record.offset:
-        _refuse(file, f"record {record.name[:99]!r} is not where its header says")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +202,12 @@ def _placed(entry: _Entry, following: int, file: str) -> Record:
     """Return where a record lies, when what is next begins at ``following``."""
     name = entry.name.decode(errors="replace")
     offset = following - entry.trailer - entry.length
-    extra_bytes = offset - entry.header - _HEADER.size - len(entry.name)
+    extra_bytes = offset - entry.header - _HEADER_BYTES - len(entry.name)
     if extra_bytes < 0:
         _refuse(file, f"record {name[:99]!r} overlaps what follows it")
     if extra_bytes > _MOST_EXTRA_BYTES:
         _refuse(file, f"bytes that belong to nothing lie before record {name[:99]!r}, or in it")
-    return Record(name, entry.header, offset, entry.length)
+    return Record(name, offset, entry.length)
 
 
 def _refuse(file: str, why: str) -> NoReturn:
