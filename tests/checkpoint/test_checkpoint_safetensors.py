@@ -21,7 +21,6 @@ from headrace.checkpoint.safetensors import (
     Header,
     ShortFileError,
     parse_header,
-    read_header,
     read_headers,
 )
 from headrace.core.errors import CorruptDataError
@@ -202,10 +201,3 @@ def test_a_header_beyond_the_first_read_takes_one_more(tmp_path: Path) -> None:
     assert len(big.tensors) == len(many)
     assert big.length > HEAD_BYTES
     assert len(small.tensors) == 1
-
-
-def test_an_error_names_the_file_as_it_is_shown(tmp_path: Path) -> None:
-    (tmp_path / "a.safetensors").write_bytes(file_of(b"[]"))
-    storage = LocalStorage(tmp_path)
-    with pytest.raises(CorruptDataError, match=r"^hdfs://x/a"):
-        read_header(storage, storage.stat("a.safetensors"), shown="hdfs://x/a")

@@ -29,7 +29,7 @@ from headrace.checkpoint.torchfile import (
     pieces_of,
     read_torch_file,
 )
-from headrace.checkpoint.ziparchive import TAIL_BYTES
+from headrace.checkpoint.ziparchive import TAIL_BYTES, read_records
 from headrace.core.errors import CorruptDataError
 
 
@@ -253,6 +253,52 @@ def test_two_records_of_one_name_are_refused() -> None:
                 zipped.writestr("x/data.pkl", data)
     with pytest.raises(CorruptDataError, match="two records"):
         read(file.getvalue())
+
+
+HUGE = 5 << 30
+
+
+def huge_archive() -> tuple[bytes, int]:
+    """The end of an archive whose second record has 5 GiB, and where it begins.
+
+    As torch writes it: numbers in 64 bits in the directory, descriptions of 24 bytes where a
+    record's header or length needs them. A real one of that size gave the same, once.
+    """
+    marks = 0xFFFFFFFF
+    begins = [0, 64 + 9 + 16]
+    begins.append(begins[1] + 64 + HUGE + 24)
+    end = begins[2] + 64 + 8 + 24
+    rows = [(b"x/data.pkl", 9, b"", 9, 0)]
+    rows.append((b"x/data/0", marks, struct.pack("<2H2Q", 1, 16, HUGE, HUGE), marks, begins[1]))
+    rows.append((b"x/data/1", 8, struct.pack("<2HQ", 1, 8, begins[2]), 8, marks))
+    directory = b"".join(
+        struct.pack("<4s6H3L", b"PK\1\2", 0, 0, 8, 0, 0, 0, 0, packed, length)
+        + struct.pack("<5H2L", len(name), len(extra), 0, 0, 0, 0, header)
+        + name
+        + extra
+        for name, packed, extra, length, header in rows
+    )
+    tail = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 0, 0, 0, 0, 3, 3, len(directory), end)
+    tail += struct.pack("<4sLQL", b"PK\6\7", 0, end + len(directory), 1)
+    tail += struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 3, 3, len(directory), marks, 0)
+    return directory + tail, end
+
+
+def test_records_beyond_4_gib_are_found() -> None:
+    tail, begin = huge_archive()
+
+    def read(offset: int, length: int) -> bytes:
+        data = bytes(TAIL_BYTES) + tail
+        at = offset - begin + TAIL_BYTES
+        return data[at : at + length]
+
+    records = read_records(read, size=begin + len(tail), file="a.pt")
+    assert [(one.name, one.length) for one in records.values()] == [
+        ("x/data.pkl", 9),
+        ("x/data/0", HUGE),
+        ("x/data/1", 8),
+    ]
+    assert [one.offset for one in records.values()] == [64, 64 + 25 + 64, begin - 32]
 
 
 STORAGE = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\1\0\0\x000X\3\0\0\0cpuK\x10tQ"

@@ -151,24 +151,22 @@ def parse_header(head: Buffer, *, file: str, size: int) -> Header:
     return Header(tuple(entries), metadata, end)
 
 
-def read_header(storage: Storage, file: FileInfo, *, shown: str | None = None) -> Header:
+def read_header(storage: Storage, file: FileInfo) -> Header:
     """Read and check one file's header, in one request unless it is very large.
 
     Args:
         storage: Where it is.
         file: The file, its path relative to the storage's root.
-        shown: What it is called in errors; None: its path.
 
     Raises:
         CorruptDataError: as ``parse_header``.
         StorageError: it cannot be read.
     """
-    name = file.path if shown is None else shown
     head = storage.read(file.path, 0, min(HEAD_BYTES, file.size))
-    end = header_length(head, file=name, size=file.size)
+    end = header_length(head, file=file.path, size=file.size)
     if end > len(head):
         head += storage.read(file.path, len(head), end - len(head))
-    return parse_header(head, file=name, size=file.size)
+    return parse_header(head, file=file.path, size=file.size)
 
 
 def read_headers(storage: Storage, files: Sequence[FileInfo]) -> list[Header]:
