@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.distributed.checkpoint._extension import ZStandard
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import _StorageInfo
@@ -167,6 +169,37 @@ def test_a_tensor_whose_memory_is_too_short_is_left_to_torch_load() -> None:
     file = io.BytesIO()
     torch.save(torch.ones(7), file)
     assert parse_head(file.getvalue().replace(b"K\x07\x85", b"K\x08\x85")) is None
+
+
+def saved_bytes(tensor: torch.Tensor) -> bytes:
+    file = io.BytesIO()
+    torch.save(tensor, file)
+    return file.getvalue()
+
+
+PLAIN = (saved_bytes(torch.ones(3, 5, dtype=torch.bfloat16)), saved_bytes(torch.ones(7)))
+
+
+@settings(max_examples=400, derandomize=True, deadline=None)
+@given(
+    whole=st.sampled_from(PLAIN),
+    changes=st.lists(st.tuples(st.integers(0, 760), st.integers(0, 255)), max_size=4),
+    end=st.integers(0, 1600),
+)
+def test_a_damaged_head_is_left_to_torch_load_or_keeps_within_what_is_stored(
+    whole: bytes, changes: list[tuple[int, int]], end: int
+) -> None:
+    head = bytearray(whole)
+    for at, value in changes:
+        head[at] = value
+    saved = parse_head(bytes(head[:end]))
+    if saved is not None:
+        begin, last = saved.span((0,) * len(saved.shape), saved.shape)
+        assert 0 <= saved.start == begin <= last <= len(whole)
+
+
+def test_a_tensor_that_would_begin_before_its_memory_is_left_to_torch_load() -> None:
+    assert parse_head(PLAIN[1].replace(b"QK\x00", b"QJ\xfc\xff\xff\xff")) is None
 
 
 # Hostile and damaged checkpoints.

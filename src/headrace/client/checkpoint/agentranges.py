@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
 
 from headrace.client.checkpoint.preloaded import Preloaded
 from headrace.client.registry import FileRegistry, is_registry_file
@@ -26,18 +23,10 @@ from headrace.storage.port import Storage
 from headrace.wire.auth import TOKEN_VARIABLE
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
-from headrace.wire.ranges import MOST_RANGE_BYTES, WantedRange, fetch_range, preloaded_files
+from headrace.wire.ranges import MOST_RANGE_BYTES, WantedRange, fetch_range
 
 COPIES = 3
 """Agents that serve one block: what each of them reads is read so often from the store."""
-
-T = TypeVar("T")
-
-Keepers: TypeAlias = Mapping[str, Sequence[int]]
-"""By file, the positions of the agents that keep it ahead."""
-
-_ASK_AT_ONCE = 16
-"""Agents that are asked at once what they keep."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 """Before an agent that did not answer is asked again [s]."""
@@ -83,23 +72,8 @@ class AgentRanges:
         self._names = tuple(endpoint.address for endpoint in agents)
         self._reader = reader
         self._copies = copies
-        self._keepers: Keepers = {}
         self._lock = threading.Lock()
         self._statistics = AgentRangeStatistics()
-
-    def find_keepers(self) -> Keepers:
-        """Ask all agents which files they keep ahead; takes no longer than one that hangs."""
-        keepers: dict[str, list[int]] = defaultdict(list)
-        with ThreadPoolExecutor(_ASK_AT_ONCE, "headrace-keepers") as pool:
-            kept = pool.map(lambda agent: agent.kept(self._storage.url), self._agents)
-            for at, paths in enumerate(kept):
-                for path in paths:
-                    keepers[path].append(at)
-        return dict(keepers)
-
-    def use_keepers(self, keepers: Keepers) -> None:
-        """Ask those for files who keep them, from now on."""
-        self._keepers = keepers
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Return ``length`` bytes from ``offset``; errors are those of the store."""
@@ -151,28 +125,13 @@ class _Agent:
         self._ask_at = 0.0
 
     def read(self, url: str, wanted: WantedRange) -> bytes | None:
-        """Return a range; None: this agent does not help now."""
+        """Return a range; None: this agent does not help now, and is left alone if it failed."""
         if self._clock.now() < self._ask_at:
             return None
         data = bytearray(wanted.length)
-        version = self._tried(lambda one: fetch_range(one, url, wanted, memoryview(data)))
-        return None if version is None else bytes(data)
-
-    def kept(self, url: str) -> Sequence[str]:
-        """Return the files below a folder that it keeps ahead; none if it cannot be asked."""
-        return [file.path for file in self._tried(lambda one: preloaded_files(one, url)) or ()]
-
-    def close(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
-
-    def _tried(self, ask: Callable[[Connection], T]) -> T | None:
-        """Return an answer; None: it fails, and the agent is left alone for a while."""
         try:
             with self._connection() as connection:
-                answer = ask(connection)
+                fetch_range(connection, url, wanted, memoryview(data))
         except RefusedError:
             return None  # the store itself tells why, or serves what the agent may not
         except RemoteError:
@@ -181,7 +140,13 @@ class _Agent:
             return None
         with self._lock:
             self._backoff.succeeded()
-        return answer
+        return bytes(data)
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:

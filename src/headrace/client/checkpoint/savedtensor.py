@@ -106,12 +106,14 @@ def _parse(head: bytes) -> SavedTensor | None:
         kind, itemsize, _ints(shape), _ints(strides), len(head) + _int(offset) * itemsize
     )
     stored_bytes = _int(count) * (itemsize if dtype is None else 1)
-    return tensor if _is_sound(tensor, len(head) + stored_bytes) else None
+    return tensor if _is_sound(tensor, len(head), len(head) + stored_bytes) else None
 
 
-def _is_sound(tensor: SavedTensor, end: int) -> bool:
-    """Tell whether all numbers lie in what is stored, up to ``end``."""
+def _is_sound(tensor: SavedTensor, begin: int, end: int) -> bool:
+    """Tell whether all numbers lie in what is stored, from ``begin`` up to ``end``."""
     if len(tensor.shape) != len(tensor.strides) or min((*tensor.shape, *tensor.strides, 0)) < 0:
+        return False
+    if tensor.start < begin:
         return False
     return tensor.span((0,) * len(tensor.shape), tensor.shape)[1] <= end
 
