@@ -15,9 +15,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.errors import ConfigError, NotFoundError, StorageError
 from headrace.storage.local import LocalStorage
 from headrace.torch import CheckpointReader
-from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
-from headrace.wire.ranges import Preload, WantedRange, drop_preload, put_preload
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
 
@@ -107,24 +105,6 @@ def test_readers_spread_over_the_agents_that_serve_a_block(folder: Path) -> None
     counts = [first.count(address) for address in set(first)]
     assert len(counts) == 3
     assert min(counts) > 4
-
-
-def test_files_are_asked_of_the_agents_that_keep_them_ahead(
-    folder: Path, agent: LocalAgent
-) -> None:
-    connection = Connection(endpoint(agent))
-    wanted = WantedRange(path="file", offset=0, length=1000)
-    put_preload(connection, "it", Preload(url=str(folder), ranges=(wanted,), lease_s=60.0))
-    others = [Endpoint(address=f"http://127.0.0.1:{port}") for port in range(1, 8)]
-    ranges = AgentRanges(LocalStorage(folder), [*others, endpoint(agent)], reader="me")
-    ranges.use_keepers(ranges.find_keepers())
-    assert [one._endpoint.address for one in ranges._order("file", 0)] == [agent.address]
-    assert len(ranges._order("other", 0)) == 3
-    assert ranges.read("file", 0, 10) == CONTENT[:10]
-    assert ranges.statistics().agent_requests == 1
-    drop_preload(connection, "it")
-    connection.close()
-    ranges.close()
 
 
 def test_a_checkpoint_is_loaded_through_an_agent(

@@ -7,7 +7,6 @@ import os
 import socket
 from collections.abc import Sequence
 
-import msgspec
 import torch
 
 from headrace.client.checkpoint.agentranges import AgentRanges
@@ -72,17 +71,6 @@ class OpenCheckpoint:
         except OSError as error:
             _log.warning("%s; ranks of this host read each for itself", error)
         return self.folder
-
-    def find_keepers(self) -> None:
-        """Find out which agents keep which files ahead; one rank of the host asks them."""
-        agents = self._agents
-        if agents is None:
-            return
-        if self.folder is None:
-            agents.use_keepers(agents.find_keepers())
-            return
-        found = self.folder.make_once("keepers", lambda: msgspec.json.encode(agents.find_keepers()))
-        agents.use_keepers(msgspec.json.decode(found, type=dict[str, tuple[int, ...]]))
 
     def leave(self) -> None:
         """Let go of the memory shared with other ranks."""

@@ -136,7 +136,6 @@ class CheckpointReader(StorageReader):
         name = METADATA if rank is None else f"__{rank}{METADATA}"
         try:
             metadata = self._parse(name) if rank is not None else self._parse_once(name)
-            self._opened().find_keepers()
         except NotFoundError:
             raise
         except HeadraceError as error:
