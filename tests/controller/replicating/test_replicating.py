@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 from roots_for_tests import (
     MARKER,
     content,
@@ -24,9 +25,10 @@ from roots_for_tests import (
 
 from headrace.checkpoint.pins import new_lease, put_pin, remove_pin
 from headrace.controller.journal import Journal
-from headrace.controller.replicating.way import _require_apart
+from headrace.controller.replicating.way import Way, _require_apart
 from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.local import LocalStorage
+from headrace.transfer.group import copy_group
 from headrace.wire.replication import SIGNALS, SignalSent
 
 
@@ -366,3 +368,22 @@ def test_a_row_that_cannot_be_read_keeps_nobody_from_starting(
     with replicating(path) as running:
         assert running.views() == ()
     assert "ReplicationRow that cannot be read" in caplog.text
+
+
+def test_the_pointer_never_moves_back(roots: tuple[Path, Path]) -> None:
+    """The newer one arrives first, and the last look at the destination knows of neither."""
+    source, destination = roots
+    for step in (100, 200):
+        folder = source / f"iter_{step:07}/mp_rank_00"
+        folder.mkdir(parents=True)
+        torch.save({"iteration": step}, folder / "model_optim_rng.pt")
+    (source / "latest_checkpointed_iteration.txt").write_text("200")
+    with closing(Way("r", LocalStorage(source), LocalStorage(destination))) as way:
+        way.look(0.0)
+        for path in ("iter_0000200", "iter_0000100"):
+            for chunk in way.prepare(path, ["mp_rank_00/model_optim_rng.pt"]).chunks:
+                tasks = way.tasks(path, chunk.key)
+                copy_group(tasks, way.source, way.destination, lambda _: None)
+            way.publish(path)
+    assert (destination / "latest_checkpointed_iteration.txt").read_text() == "200"
+    assert (destination / "iter_0000100/mp_rank_00/model_optim_rng.pt").exists()

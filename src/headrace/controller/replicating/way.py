@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from headrace.checkpoint.layout import Checkpoint
@@ -60,6 +61,10 @@ class Way:
         self._source_root = RootWatcher(source)
         self._destination_root = RootWatcher(destination)
         self._lock = threading.Lock()
+        self._pointing = threading.Lock()
+        self._pointed_step = -1
+        """Newest that was published here; the last look need not know of it yet."""
+
         self._seen: dict[str, Checkpoint] = {}
         self._held: tuple[Checkpoint, ...] = ()
         self._planned: dict[str, _Planned] = {}
@@ -163,7 +168,10 @@ class Way:
             StorageError: the destination failed.
         """
         checkpoint = self._checkpoint(path)
-        publish(self._publication(checkpoint), self.destination)
+        # The pointer must not move back: of those that move it only one is published at a time.
+        with nullcontext() if checkpoint.pointer is None else self._pointing:
+            publish(self._publication(checkpoint), self.destination)
+            self._pointed_step = max(self._pointed_step, _step(checkpoint))
         self.forget(path)
 
     def forget(self, path: str) -> None:
@@ -248,7 +256,8 @@ class Way:
             route=self._route(checkpoint.path),
             checkpoint=checkpoint,
             plans=whole,
-            move_pointer=all(_step(one) <= _step(checkpoint) for one in self._held),
+            move_pointer=_step(checkpoint) >= max(map(_step, self._held), default=-1)
+            and _step(checkpoint) >= self._pointed_step,
         )
 
     def _checkpoint(self, path: str) -> Checkpoint:
