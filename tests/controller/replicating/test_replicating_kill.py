@@ -22,6 +22,7 @@ def replicate_in_a_child(source: Path, destination: Path) -> int:
     if child:
         return child
     status = 1
+    signal.alarm(60)  # it ends even if a lock was held when it was forked
     try:
         with replicating(bytes_per_s=40 << 20) as running:
             running.begin("r", wanted(source, destination, once=True, keep=2))
