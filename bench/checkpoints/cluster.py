@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from bench.checkpoints.model import Model
-from bench.checkpoints.orders import Done, Load, Order, Place, Save
+from bench.checkpoints.orders import Done, Order, Place, Work
 from headrace.core.errors import DeadlineError, RemoteError
 from headrace.storage.opening import open_storage
 from testbed.host import Host
@@ -66,7 +66,7 @@ class Crew:
     def carry_out(
         self,
         model: Model,
-        work: Save | Load,
+        work: Work,
         places: Sequence[Place | None],
         *,
         mesh: tuple[int, ...],

@@ -21,12 +21,15 @@ import tempfile
 import time
 import traceback
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import fsspec.core
 import msgspec
+import safetensors.torch
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -34,10 +37,22 @@ from torch.distributed.checkpoint.fsspec_filesystem import FsspecReader
 from torch.distributed.device_mesh import DeviceMesh
 
 import bench.checkpoints.baseline  # noqa: F401 - what hdfs:// opens for fsspec
+import headrace.safetensors
 import headrace.storage.hdfs
 import headrace.torch
 from bench.checkpoints.model import Model
-from bench.checkpoints.orders import READERS, Done, Load, Order, Place, RankDone, Save
+from bench.checkpoints.orders import (
+    Done,
+    Load,
+    LoadTensors,
+    Order,
+    Place,
+    RankDone,
+    Reader,
+    Save,
+    SaveTensors,
+    Work,
+)
 from bench.checkpoints.state import Pool, Shards
 
 POOL_BYTES = 64 << 20
@@ -66,13 +81,15 @@ def main() -> None:
 def _import_all(pool: Pool) -> None:
     """Import what saving and loading import when they come to it, else each rank would anew.
 
-    A child tells what it is: what it leaves running is not to be forked.
+    headrace's part is rehearsed by a child, which tells what it is: headrace leaves threads
+    running, and those are not to be forked.
     """
+    _rehearse(pool, "fsspec")
     names, naming = os.pipe()
     pid = os.fork()
     if not pid:
         before = set(sys.modules)
-        _rehearse(pool)
+        _rehearse(pool, "headrace")
         os.write(naming, msgspec.json.encode(sorted(set(sys.modules) - before)))
         os._exit(0)
     os.close(naming)
@@ -84,15 +101,15 @@ def _import_all(pool: Pool) -> None:
             importlib.import_module(name)
 
 
-def _rehearse(pool: Pool) -> None:
+def _rehearse(pool: Pool, reader: Reader) -> None:
+    """Save and load once alone."""
     with tempfile.TemporaryDirectory() as folder:
         model = Model(layers=1, width=1, rows=1, vocabulary=1)
         save = Save(folder=folder)
         alone = Order(model=model, places=(None,), mesh=(1,), rendezvous="127.0.0.1:0", work=save)
         shards = _join(alone, 0, pool)
         _save(save, 0, shards)
-        for reader in READERS:
-            _load(Load(url=folder, reader=reader), 0, shards)
+        _load(Load(url=folder, reader=reader), 0, shards)
     dist.destroy_process_group()
 
 
@@ -143,8 +160,7 @@ def _rank(order: Order, rank: int, pool: Pool) -> RankDone:
         if place is not None:
             _enter(place)
         shards = _join(order, rank, pool)
-        work = order.work
-        return _save(work, rank, shards) if isinstance(work, Save) else _load(work, rank, shards)
+        return _work(order.work, rank, shards)
     except BaseException:  # noqa: BLE001 - hdfs-native panics are no Exception
         return RankDone(rank=rank, error=traceback.format_exc()[-2000:])
 
@@ -184,8 +200,61 @@ def _join(order: Order, rank: int, pool: Pool) -> Shards:
     )
     # no group of its own: sharding needs none, and connecting one takes longer than loading
     mesh = DeviceMesh("cpu", torch.arange(world).reshape(order.mesh), _init_backend=False)
-    with_optimizer = isinstance(order.work, Save) or order.work.with_optimizer
-    return Shards(order.model, mesh, pool, with_optimizer=with_optimizer)
+    return Shards(order.model, mesh, pool, with_optimizer=_has_optimizer(order.work))
+
+
+def _has_optimizer(work: Work) -> bool:
+    return isinstance(work, Save) or (isinstance(work, Load) and work.with_optimizer)
+
+
+def _work(work: Work, rank: int, shards: Shards) -> RankDone:
+    match work:
+        case Save():
+            return _save(work, rank, shards)
+        case Load():
+            return _load(work, rank, shards)
+        case SaveTensors():
+            return _save_tensors(work, rank, shards)
+        case LoadTensors():
+            return _load_tensors(work, rank, shards)
+
+
+def _save_tensors(work: SaveTensors, rank: int, shards: Shards) -> RankDone:
+    begin_s, model = time.monotonic(), shards.whole_model()
+    names = sorted(model)
+    weight_map = {}
+    for number in range(work.files):
+        file = f"model-{number + 1:05}-of-{work.files:05}.safetensors"
+        part = {name: model[name].clone() for name in names[number :: work.files]}
+        safetensors.torch.save_file(part, Path(work.folder, file))
+        weight_map |= dict.fromkeys(part, file)
+    index = {"metadata": {"total_size": shards.nbytes}, "weight_map": weight_map}
+    Path(work.folder, "model.safetensors.index.json").write_bytes(msgspec.json.encode(index))
+    return RankDone(rank=rank, begin_s=begin_s, end_s=time.monotonic(), nbytes=shards.nbytes)
+
+
+def _load_tensors(work: LoadTensors, rank: int, shards: Shards) -> RankDone:
+    load = headrace.safetensors.load_file if work.reader == "headrace" else _load_by_fsspec
+    begin_s, cpu_s = time.monotonic(), _cpu_s()
+    model = load(work.url)
+    end_s, cpu_s = time.monotonic(), _cpu_s() - cpu_s
+    return RankDone(
+        rank=rank,
+        begin_s=begin_s,
+        end_s=end_s,
+        cpu_s=cpu_s,
+        nbytes=shards.nbytes,
+        unequal=tuple(shards.unequal({"model": model})),
+    )
+
+
+def _load_by_fsspec(url: str) -> dict[str, torch.Tensor]:
+    """Load all files of a model at the same time, each read whole."""
+    store, folder = fsspec.core.url_to_fs(url)
+    files = [file for file in store.ls(folder, detail=False) if file.endswith(".safetensors")]
+    with ThreadPoolExecutor(len(files)) as pool:
+        parts = list(pool.map(lambda file: safetensors.torch.load(store.cat_file(file)), files))
+    return {name: tensor for part in parts for name, tensor in part.items()}
 
 
 def _save(work: Save, rank: int, shards: Shards) -> RankDone:

@@ -50,6 +50,24 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     with_optimizer: bool = True
 
 
+class SaveTensors(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Save the whole model as safetensors in some files, with an index; by one rank."""
+
+    folder: str
+    files: int
+
+
+class LoadTensors(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Load that, by one rank."""
+
+    url: str
+    reader: Reader
+    """fsspec and safetensors, or ``headrace.safetensors.load_file``."""
+
+
+Work = Save | Load | SaveTensors | LoadTensors
+
+
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """One job of some ranks."""
 
@@ -63,7 +81,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     rendezvous: str
     """``HOST:PORT`` where rank 0 lets the others find each other."""
 
-    work: Save | Load
+    work: Work
     longest_s: float = 120.0
     """Ranks that take longer are ended [s]."""
 

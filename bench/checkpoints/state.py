@@ -111,6 +111,10 @@ class Shards:
         """Return a state to load into."""
         return self._made(torch.zeros_like)
 
+    def whole_model(self) -> dict[str, torch.Tensor]:
+        """Return the model's tensors without a mesh; only where one rank has all of them."""
+        return {tensor.name: self._expected(tensor) for tensor in self._parts["model"]}
+
     def unequal(self, loaded: dict[str, Any]) -> list[str]:
         """Return the names of tensors that are not what was saved, to the last bit."""
         return [

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from bench.checkpoints.cluster import at_full_speed, store
+from bench.checkpoints.cluster import Crew, at_full_speed, store
 from bench.checkpoints.control import RunningController
+from bench.checkpoints.orders import SaveTensors
 from bench.evaluation import filecopy
 from bench.evaluation.linemeter import LineMeter, busiest_second
 from bench.evaluation.scale import Scale
@@ -26,6 +27,7 @@ from testbed.host import Host
 from testbed.patience import until
 
 MARKER = ".metadata"
+TENSOR_FILES = 4
 ANSWER_S = 20.0
 HEAD_START_S = 3.0
 """So long others have been on their way when the urgent checkpoint is saved [s]."""
@@ -99,6 +101,14 @@ class Sites:
         """Save it at home; the time that takes is not measured."""
         with at_full_speed(self._bed.by_role("storage", "home")):
             store(self._folder, self.home, path)
+
+    def save_tensors(self, crew: Crew, path: str) -> None:
+        """Save the model at home as safetensors."""
+        save = SaveTensors(folder=str(self._folder.with_name("tensors")), files=TENSOR_FILES)
+        Path(save.folder).mkdir()
+        crew.carry_out(self._scale.model, save, [None], mesh=(1,))
+        with at_full_speed(self._bed.by_role("storage", "home")):
+            store(Path(save.folder), self.home, path)
 
     def copied_by_files(self, path: str, mover: Host, workers: int) -> Copied:
         """Save it, and copy its files in parallel at once."""

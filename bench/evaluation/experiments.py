@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 
 from bench.checkpoints.cluster import Crew, places_on
 from bench.checkpoints.control import controller_on
-from bench.checkpoints.orders import Load, Reader
+from bench.checkpoints.orders import READERS, Load, LoadTensors, Place, Reader, Work
 from bench.evaluation.copying import Control, Copied, Sites
 from bench.evaluation.scale import Scale, tried
 from headrace.core.errors import DeadlineError
@@ -19,6 +20,7 @@ from testbed import Testbed
 
 RUN = "run"
 STEP = f"{RUN}/step-100"
+TENSORS = "models/tensors"
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,9 @@ class Found:
     baseline: list[Loaded] = field(default_factory=list)
     without_copy: list[Loaded] = field(default_factory=list)
     with_copy: list[Loaded] = field(default_factory=list)
+    tensors: dict[Reader, list[Loaded]] = field(default_factory=dict)
+    """Loads of the same model as safetensors through the line, by one rank, by reader."""
+
     file_copies: dict[int, list[Copied]] = field(default_factory=dict)
     """Workers → copies."""
 
@@ -95,6 +100,7 @@ class Experiments:
             found.baseline.append(self._baseline(found.best))
             found.without_copy.append(self._ours("without the copy", self._sites.home))
             found.with_copy.append(self._ours("with the copy", self._sites.away))
+        self._load_tensors(found)
         if self._scale.urgent:
             self._urgent(found)
         return found
@@ -148,6 +154,21 @@ class Experiments:
     def _load(self, name: str, root: str, reader: Reader, options: dict[str, Any]) -> Loaded:
         places = places_on(self._evaluators, self._scale.ranks_per_host)
         work = Load(url=f"{root}/{STEP}", reader=reader, options=options, with_optimizer=False)
+        return self._carried_out(name, work, places)
+
+    def _load_tensors(self, found: Found) -> None:
+        self._sites.save_tensors(self._crew, TENSORS)
+        url = f"{self._sites.home}/{TENSORS}"
+        for _ in range(self._scale.repeats):
+            for reader in READERS:
+                work, place = (
+                    LoadTensors(url=url, reader=reader),
+                    places_on(self._evaluators, 1)[:1],
+                )
+                loaded = self._carried_out(f"safetensors, {reader}", work, place)
+                found.tensors.setdefault(reader, []).append(loaded)
+
+    def _carried_out(self, name: str, work: Work, places: Sequence[Place]) -> Loaded:
         before = self._bed.line_bytes().onwards
         done = self._crew.carry_out(
             self._scale.model,

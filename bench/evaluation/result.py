@@ -40,10 +40,11 @@ def report_of(scale: Scale, scenario: Scenario, found: Found) -> Report:
             "tuning_s": {
                 name: None if math.isinf(wall) else wall for name, wall in found.tuning.items()
             },
+            "safetensors": _tensors(found),
             "replication": _replication(found),
             "urgent": _urgent(scale, found) if found.beside else None,
         },
-        further_tables=(_tuning(found), *_copies(scale, found)),
+        further_tables=(_tuning(found), _tensors_table(found), *_copies(scale, found)),
     )
 
 
@@ -100,6 +101,32 @@ def _tuning(found: Found) -> Table:
         rows=tuple(
             (name, "did not end in time" if math.isinf(wall) else seconds(wall))
             for name, wall in found.tuning.items()
+        ),
+    )
+
+
+def _tensors(found: Found) -> dict[str, Any]:
+    base, ours = found.tensors["fsspec"], found.tensors["headrace"]
+    return {
+        "fsspec": _side(base),
+        "headrace": _side(ours),
+        "load_ratio": msgspec.to_builtins(
+            quotients([one.wall_s for one in ours], [one.wall_s for one in base])
+        ),
+    }
+
+
+def _tensors_table(found: Found) -> Table:
+    told = _tensors(found)
+    return Table(
+        title="the model as safetensors, through the line, by one rank",
+        columns=("fsspec and safetensors", "headrace.safetensors", "headrace / fsspec"),
+        rows=(
+            (
+                seconds(told["fsspec"]["load_s"]["median"]),
+                seconds(told["headrace"]["load_s"]["median"]),
+                ratio(told["load_ratio"]["median"]),
+            ),
         ),
     )
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is no package of the
 
 from bench.checkpoints.cluster import Crew, store
 from bench.checkpoints.model import Model
-from bench.checkpoints.orders import READERS, Load, Save
+from bench.checkpoints.orders import READERS, Load, LoadTensors, Save, SaveTensors
 from headrace.checkpoint.dcp import DcpLayout
 from headrace.checkpoint.find import open_checkpoint
 from headrace.core.errors import RemoteError
@@ -46,6 +46,14 @@ def test_both_readers_load_what_was_saved_also_by_fewer_ranks(
     done = crew.carry_out(MODEL, whole, [None] * 2, mesh=(2, 1))
     assert done.ranks[0].nbytes == done.ranks[1].nbytes
     assert done.wall_s > 0
+
+
+def test_both_readers_of_safetensors_load_what_was_saved(crew: Crew, tmp_path: Path) -> None:
+    save = SaveTensors(folder=str(tmp_path), files=2)
+    crew.carry_out(MODEL, save, [None], mesh=(1,))
+    for reader in READERS:
+        work = LoadTensors(url=f"file://{tmp_path}", reader=reader)
+        assert crew.carry_out(MODEL, work, [None], mesh=(1,)).ranks[0].nbytes > 0
 
 
 def test_a_state_that_differs_in_one_bit_is_refused(

@@ -43,6 +43,7 @@ def found(*, urgent: bool = True) -> Found:
         baseline=[loaded(20.0), loaded(40.0)],
         without_copy=[loaded(5.0), loaded(8.0)],
         with_copy=[loaded(1.0), loaded(1.0)],
+        tensors={"fsspec": [loaded(4.0)] * 2, "headrace": [loaded(3.0), loaded(5.0)]},
         file_copies={4: [copied(10.0), copied(12.0)], 8: [copied(11.0), copied(9.0)]},
         copies=[copied(11.0), copied(9.0)],
         alone=[copied(10.0)] if urgent else [],
@@ -79,6 +80,7 @@ def test_the_report_tells_ratios_within_each_turn() -> None:
     written = msgspec.json.decode(msgspec.json.encode(report.as_json()))
     assert written["name"] == "evaluation"
     assert written["ratio"].keys() == {"with_copy", "without_copy"}
+    assert written["safetensors"]["load_ratio"]["median"] == pytest.approx(1.0)
     assert written["replication"]["file_copy_workers"] == 8
     assert written["replication"]["readable_ratio"]["median"] == pytest.approx(1.0)
     assert written["urgent"]["beside_over_alone"]["median"] == pytest.approx(1.1)
