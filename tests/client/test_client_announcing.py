@@ -97,7 +97,7 @@ def test_what_goes_wrong_is_logged_and_raised_only_if_asked(
 def test_a_controller_that_hangs_holds_training_up_for_a_few_seconds_only(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.client.announcing.ANSWER_S", 0.3)
+    monkeypatch.setattr("headrace.client.endpoints.ANSWER_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HEADRACE_CONTROLLER", f"http://127.0.0.1:{silent.getsockname()[1]}")
         began = time.monotonic()

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
+from headrace.client.endpoints import find_controller
 from headrace.core.errors import ConfigError, HeadraceError
-from headrace.wire.auth import TOKEN_VARIABLE
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
 from headrace.wire.hotspots import (
@@ -23,10 +23,6 @@ from headrace.wire.hotspots import (
 )
 
 logger = logging.getLogger("headrace.client")
-
-CONNECT_S = 2.0
-ANSWER_S = 5.0
-"""A controller that takes longer is away, and training starts without it [s]."""
 
 _POLL_S = 0.25
 _PATH = "/v1/hotspots"
@@ -75,7 +71,7 @@ def announce(
     environment = os.environ
     if environment.get("RANK", "0") != "0":
         return Announcement(None, strict=strict)
-    told = Announcement(lambda: _endpoint(environment, controller, token, ca_file), strict=strict)
+    told = Announcement(lambda: _endpoint(controller, token, ca_file), strict=strict)
 
     def asked() -> HotspotAsked:
         ranks = _ranks(environment, world_size)
@@ -191,23 +187,14 @@ class Announcement:
         return self._connection.call(method, path, HotspotView, message)
 
 
-def _endpoint(
-    environment: Mapping[str, str], controller: str | None, token: str | None, ca_file: str | None
-) -> Endpoint:
-    address = controller or environment.get(CONTROLLER_VARIABLE)
-    if not address:
+def _endpoint(controller: str | None, token: str | None, ca_file: str | None) -> Endpoint:
+    endpoint = find_controller(controller, token=token, ca_file=ca_file)
+    if endpoint is None:
         raise ConfigError(
             f"no controller is named; give controller='http://HOST:PORT', or set "
             f"{CONTROLLER_VARIABLE}"
         )
-    return Endpoint(
-        address=address,
-        token=token or environment.get(TOKEN_VARIABLE) or None,
-        ca_file=ca_file,
-        connect_timeout_s=CONNECT_S,
-        read_timeout_s=ANSWER_S,
-        service="controller",
-    )
+    return endpoint
 
 
 def _ranks(environment: Mapping[str, str], given: int | None) -> int:

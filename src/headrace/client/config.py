@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from headrace.client.endpoints import find_controller, find_token
 from headrace.client.memory import Allocate, plain
 from headrace.client.registry import FileRegistry, FixedRegistry, Registry, is_registry_file
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
 from headrace.core.keys import key_hint
 from headrace.transform.pipeline import Pipeline
-from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
+from headrace.wire.endpoint import Endpoint
 
 OnCorrupt = Literal["substitute", "drop-from-batch", "raise"]
 
@@ -53,9 +54,6 @@ _KIND_NAMES = {
     "trace": "a path or None",
     "allocate": "a function that returns memory",
 }
-
-TOKEN_VARIABLE = "HEADRACE_TOKEN"
-"""Environment variable that the agents' token is read from when none is given."""
 
 RUN_VARIABLES = ("HEADRACE_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 """Environment variables that name a run, equal on all its ranks; the first that is set counts."""
@@ -229,7 +227,7 @@ class LoaderConfig:
 
     def registry(self) -> Registry:
         """Return who knows where the agents listen and how to be let in."""
-        token = self._token()
+        token = find_token(self.token)
         if isinstance(self.agents, str):
             return FileRegistry(self.agents, token=token, ca_file=self.ca_file)
         return FixedRegistry(
@@ -241,19 +239,10 @@ class LoaderConfig:
 
     def controller_endpoint(self) -> Endpoint | None:
         """Return where the controller listens; None: there is none."""
-        address = self.controller
-        if address is None:
-            address = os.environ.get(CONTROLLER_VARIABLE)
-        if not address:
+        found = find_controller(self.controller, token=self.token, ca_file=self.ca_file)
+        if found is None:
             return None
-        return Endpoint(
-            address=address,
-            token=self._token(),
-            ca_file=self.ca_file,
-            connect_timeout_s=CONNECT_S,
-            read_timeout_s=ANSWER_S,
-            service="controller",
-        )
+        return replace(found, connect_timeout_s=CONNECT_S, read_timeout_s=ANSWER_S)
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return where the agents listen now.
@@ -271,10 +260,6 @@ class LoaderConfig:
     def threads(self) -> int:
         """Return the number of decoding threads."""
         return self.workers or max(1, len(os.sched_getaffinity(0)) // self.ranks_here())
-
-    def _token(self) -> str | None:
-        token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
-        return token or None
 
 
 def config_of(options: dict[str, Any]) -> LoaderConfig:

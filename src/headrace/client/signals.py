@@ -15,10 +15,10 @@ from contextlib import suppress
 
 import msgspec
 
+from headrace.client.endpoints import find_controller
 from headrace.core.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
-from headrace.wire.auth import TOKEN_VARIABLE
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
 from headrace.wire.hotspots import absolute_url
@@ -28,10 +28,6 @@ logger = logging.getLogger("headrace.client")
 
 CHECKPOINTS_VARIABLE = "HEADRACE_CHECKPOINTS"
 """Environment variable that holds the root of checkpoints where none is given."""
-
-CONNECT_S = 2.0
-ANSWER_S = 5.0
-"""A controller that takes longer is away [s]."""
 
 KEEP_S = 86_400.0
 """Signals in a root that are older are removed by whoever sends the next [s]."""
@@ -107,16 +103,8 @@ def send_signal(
     root = sent.source or os.environ.get(CHECKPOINTS_VARIABLE)
     root = absolute_url(root) if root else None
     sent = msgspec.structs.replace(sent, source=root)
-    address = controller or os.environ.get(CONTROLLER_VARIABLE)
-    if address:
-        endpoint = Endpoint(
-            address=address,
-            token=token or os.environ.get(TOKEN_VARIABLE),
-            ca_file=ca_file,
-            connect_timeout_s=CONNECT_S,
-            read_timeout_s=ANSWER_S,
-            service="controller",
-        )
+    endpoint = find_controller(controller, token=token, ca_file=ca_file)
+    if endpoint is not None:
         return _tell_controller(endpoint, sent)
     if root is None:
         raise ConfigError(

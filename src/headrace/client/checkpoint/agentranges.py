@@ -7,20 +7,19 @@ same time; readers spread evenly over these few.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.client.checkpoint.preloaded import Preloaded
+from headrace.client.endpoints import find_token
 from headrace.client.registry import FileRegistry, is_registry_file
 from headrace.core.backoff import Backoff
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import RefusedError, RemoteError
 from headrace.policy.spread import choose, holders
 from headrace.storage.port import Storage
-from headrace.wire.auth import TOKEN_VARIABLE
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.ranges import MOST_RANGE_BYTES, WantedRange, fetch_range
@@ -175,7 +174,7 @@ def agents_of(
         ConfigError: an address is none, or the file is not as it should be.
         HeadraceError: the file cannot be read.
     """
-    token = (token if token is not None else os.environ.get(TOKEN_VARIABLE)) or None
+    token = find_token(token)
     if isinstance(agents, str) and is_registry_file(agents):
         listed = FileRegistry(agents, token=token, ca_file=ca_file).look()
         return tuple(agent.endpoint for agent in listed)

@@ -7,21 +7,17 @@ goes on without a limit, and the log says so.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from headrace.client.endpoints import find_controller
 from headrace.core.errors import ConfigError, HeadraceError
-from headrace.wire.auth import TOKEN_VARIABLE
 from headrace.wire.connection import Connection
 from headrace.wire.control import Burst, BurstAnswer
-from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
+from headrace.wire.endpoint import Endpoint
 
 _log = logging.getLogger("headrace.checkpoint")
-
-CONNECT_S, ANSWER_S = 2.0, 5.0
-"""Longest waits for the controller [s]."""
 
 PATIENCE_S = 10.0
 """Longest wait for a rate where nothing is free; then the save begins without a limit [s]."""
@@ -61,18 +57,7 @@ class SaveAnnouncement:
 
     def endpoint(self) -> Endpoint | None:
         """Return where the controller listens; None: there is none."""
-        address = self.controller or os.environ.get(CONTROLLER_VARIABLE)
-        if not address:
-            return None
-        token = self.token if self.token is not None else os.environ.get(TOKEN_VARIABLE)
-        return Endpoint(
-            address=address,
-            token=token or None,
-            ca_file=self.ca_file,
-            connect_timeout_s=CONNECT_S,
-            read_timeout_s=ANSWER_S,
-            service="controller",
-        )
+        return find_controller(self.controller, token=self.token, ca_file=self.ca_file)
 
 
 class AnnouncedSave:
