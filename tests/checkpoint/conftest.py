@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,13 @@ def dcp_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
         return made[world]
 
     return make
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Let a test take 1 GiB beyond what the process has; more is a ``MemoryError``."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30), limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -112,6 +112,20 @@ def test_a_file_that_lacks_is_named(root: Path, gone: str, missing: str) -> None
     assert found(root).missing == missing
 
 
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("mp_rank_999999999_model_states.pt", "data parallel rank 0, model parallel rank 2 yet"),
+        ("zero_pp_rank_999999999_mp_rank_00_optim_states.pt", "data parallel rank 2"),
+    ],
+)
+def test_a_rank_of_a_billion_in_a_name_takes_no_memory(
+    root: Path, little_memory: None, name: str, missing: str
+) -> None:
+    (root / "global_step10" / name).touch()
+    assert missing in found(root).missing
+
+
 def test_model_states_are_read_by_replicas_and_shares_by_who_wrote_them(root: Path) -> None:
     assert readers(root, 4) == {
         "mp_rank_00_model_states.pt": [0, 2],

@@ -97,6 +97,13 @@ def test_a_file_that_lacks_is_named(root: Path, name: str) -> None:
         readers(root, 4)
 
 
+def test_a_part_of_a_billion_in_a_name_takes_no_memory(root: Path, little_memory: None) -> None:
+    part = root / NAME / "mp_rank_999999999_999999999"
+    part.mkdir()
+    (part / "model_optim_rng.pt").touch()
+    assert "tensor parallel rank 0 in stage 2 yet" in found(root).missing
+
+
 def test_replicas_read_the_model_and_the_first_of_them_the_optimizer(root: Path) -> None:
     ranks = readers(root, 8)
     assert ranks["mp_rank_00_000/model_optim_rng.pt"] == [0, 2]

@@ -23,9 +23,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, product
+from itertools import groupby
 
-from headrace.checkpoint.grid import Grid, grid_of
+from headrace.checkpoint.grid import Grid, grid_of, pairs
 from headrace.checkpoint.layout import (
     Checkpoint,
     CheckpointFile,
@@ -195,9 +195,10 @@ def _absent(files: _Files) -> str:
         return next((f"no {parameter}/fp32.pt yet" for parameter in lacking), "")
     kinds = {zero.kind for zero in files.zeros}
     there = {(zero.kind, zero.dp, zero.mp) for zero in files.zeros}
-    for kind, dp, mp in product(sorted(kinds), range(files.dp_size or 0), range(files.mp_size)):
-        if (kind, dp, mp) not in there:
-            return f"no {kind} states of data parallel rank {dp}, model parallel rank {mp} yet"
+    for kind in sorted(kinds):
+        for dp, mp in pairs(files.dp_size or 0, files.mp_size):
+            if (kind, dp, mp) not in there:
+                return f"no {kind} states of data parallel rank {dp}, model parallel rank {mp} yet"
     if "model" in kinds:
         return ""
     absent = (mp for mp in range(files.mp_size) if mp not in files.models)

@@ -7,6 +7,7 @@ Tensor parallel ranks are neighbours, then come data parallel ones, then pipelin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.core.errors import CallerError
@@ -50,3 +51,11 @@ def grid_of(world_size: int, *, tensors: int, stages: int, path: str) -> Grid:
             f"loaded by {parts}, {2 * parts}, {3 * parts} … ranks, not by {world_size}"
         )
     return Grid(tensors=tensors, stages=stages, replicas=world_size // parts)
+
+
+def pairs(first: int, second: int) -> Iterator[tuple[int, int]]:
+    """Yield all pairs of numbers below two limits, which names of files tell: a billion is one.
+
+    ``itertools.product`` would hold all numbers in memory before the first pair.
+    """
+    return ((one, other) for one in range(first) for other in range(second))

@@ -19,9 +19,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
 
-from headrace.checkpoint.grid import Grid, grid_of
+from headrace.checkpoint.grid import Grid, grid_of, pairs
 from headrace.checkpoint.iterations import POINTER, RELEASE, iteration_pointer
 from headrace.checkpoint.layout import (
     Checkpoint,
@@ -120,7 +119,7 @@ def _absent(parts: Parts) -> str:
     """Return which file of a part is not there although others have it; empty: none."""
     tensors, stages = (1 + max(numbers) for numbers in zip(*parts, strict=True))
     names = set().union(*parts.values(), {_MODEL})
-    for part in product(range(tensors), range(stages)):
+    for part in pairs(tensors, stages):
         lacking = sorted(names - parts.get(part, set()))
         if lacking:
             return f"no {lacking[0]} of tensor parallel rank {part[0]} in stage {part[1]} yet"
