@@ -7,10 +7,12 @@ there and the last that goes, and a checkpoint in a folder that has it is not co
 
 from __future__ import annotations
 
+from headrace.storage.paths import join
+
 ARRIVING = ".headrace-arriving"
 """Its name, in the checkpoint's folder."""
 
 
 def arriving_path(folder: str) -> str:
     """Return where it lies for the checkpoint in ``folder``, relative to the root."""
-    return f"{folder}/{ARRIVING}" if folder else ARRIVING
+    return join(folder, ARRIVING)

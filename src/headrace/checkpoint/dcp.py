@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from math import prod
@@ -39,13 +39,16 @@ from headrace.checkpoint.layout import (
     whole_file,
 )
 from headrace.checkpoint.naming import is_hidden, step_of
+from headrace.checkpoint.remembered import Remembered
 from headrace.core.errors import CallerError, CorruptDataError
+from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
 METADATA = ".metadata"
 SHARD_SUFFIX = ".distcp"
 
 _RANK_METADATA = re.compile(r"__(\d{1,9})\.metadata$")
+_LENGTHS = Remembered[Mapping[str, int]](512)
 
 
 class DcpLayout:
@@ -112,7 +115,7 @@ def is_dcp(storage: Storage, path: str, infos: Mapping[str, FileInfo]) -> bool:
         return True
     if METADATA not in infos:
         return False
-    head = storage.read(_join(path, METADATA), 0, min(infos[METADATA].size, 512))
+    head = storage.read(join(path, METADATA), 0, min(infos[METADATA].size, 512))
     return b"checkpoint" in head and b"Metadata" in head
 
 
@@ -155,7 +158,7 @@ def needed_lengths(storage: Storage, path: str, metadata: Sequence[FileInfo]) ->
     """
     lengths: dict[str, int] = {}
     for info in metadata:
-        for name, length in _lengths(storage, _join(path, info.path), info).items():
+        for name, length in _lengths(storage, replace(info, path=join(path, info.path))).items():
             lengths[name] = max(lengths.get(name, 0), length)
     return lengths
 
@@ -204,23 +207,8 @@ def reading_of(piece: Piece, ranks: range) -> Reading:
     )
 
 
-@dataclass
-class _Noted:
-    """What is known of a version of a metadata file, for those who look again and again."""
-
-    lengths: Mapping[str, int] | None = None
-
-
-@lru_cache(maxsize=512)
-def _noted(url: str, path: str, size: int, version: str) -> _Noted:  # noqa: ARG001 - they tell it
-    return _Noted()
-
-
-def _lengths(storage: Storage, path: str, info: FileInfo) -> Mapping[str, int]:
-    noted = _noted(storage.url, path, info.size, info.version)
-    if noted.lengths is None:
-        noted.lengths = lengths_of(_pieces(storage, path, info.size))
-    return noted.lengths
+def _lengths(storage: Storage, file: FileInfo) -> Mapping[str, int]:
+    return _LENGTHS.of(storage, file, lambda: lengths_of(_pieces(storage, file.path, file.size)))
 
 
 def _pieces(storage: Storage, path: str, size: int) -> tuple[Piece, ...]:
@@ -302,7 +290,3 @@ def _role(path: str) -> Role:
     if path.endswith(METADATA) or path == "metadata.json":
         return "metadata"
     return "state" if path.endswith((".pt", ".pth")) else "other"
-
-
-def _join(folder: str, path: str) -> str:
-    return f"{folder}/{path}" if folder else path

@@ -22,6 +22,7 @@ from headrace.checkpoint.megatron_legacy import MegatronLegacyLayout
 from headrace.checkpoint.naming import is_hidden, step_of
 from headrace.checkpoint.safetensors_folder import SafetensorsLayout
 from headrace.core.errors import CorruptDataError, NotFoundError
+from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
 LAYOUTS: tuple[Layout, ...] = (
@@ -245,7 +246,7 @@ def _pointers(storage: Storage, path: str) -> Iterator[FileInfo]:
     above = path.rpartition("/")[0]
     for name in _POINTERS:
         try:
-            info = storage.stat(f"{above}/{name}" if above else name)
+            info = storage.stat(join(above, name))
         except NotFoundError:
             continue
         yield replace(info, path=name)

@@ -40,6 +40,7 @@ from headrace.checkpoint.layout import (
 from headrace.checkpoint.naming import is_hidden, is_plain, step_of
 from headrace.checkpoint.safetensors_folder import SUFFIX, shortfall, tensors_of
 from headrace.core.errors import CorruptDataError
+from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -124,7 +125,7 @@ def read_index(storage: Storage, path: str, file: FileInfo) -> dict[str, str]:
         CorruptDataError: it is damaged, or names something that is no file of its folder.
         StorageError: it cannot be read.
     """
-    whole = f"{path}/{file.path}" if path else file.path
+    whole = join(path, file.path)
     if file.size > MOST_INDEX_BYTES:
         raise CorruptDataError(
             f"{whole} has {file.size} bytes, an index has at most {MOST_INDEX_BYTES}"

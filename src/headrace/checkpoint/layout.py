@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
 LayoutName = Literal[
@@ -92,7 +93,7 @@ class Checkpoint:
 
     def file_path(self, file: str) -> str:
         """Return a file's path relative to the storage's root."""
-        return f"{self.path}/{file}" if self.path else file
+        return join(self.path, file)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.core.digest import Buffer, ContentDigest
 from headrace.core.errors import CorruptDataError, NotFoundError
+from headrace.storage.paths import join
 from headrace.storage.port import Storage
 
 MANIFEST = ".headrace-manifest.json"
@@ -124,7 +125,7 @@ class Digester:
 
 def manifest_path(folder: str) -> str:
     """Return where the manifest of the checkpoint in ``folder`` lies, relative to the root."""
-    return f"{folder}/{MANIFEST}" if folder else MANIFEST
+    return join(folder, MANIFEST)
 
 
 def write_manifest(storage: Storage, folder: str, manifest: Manifest) -> None:

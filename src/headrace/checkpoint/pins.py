@@ -28,6 +28,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 import msgspec
 
 from headrace.core.errors import CallerError, NotFoundError
+from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
 LEASE_S = 600.0
@@ -161,7 +162,7 @@ def removals(storage: Storage, folders: Iterable[str]) -> frozenset[str]:
     return frozenset(
         _checkpoint_of(info, "removals")
         for folder in folders
-        for info in _files(storage, _join(folder, ".headrace/removals"))
+        for info in _files(storage, join(folder, ".headrace/removals"))
     )
 
 
@@ -183,7 +184,7 @@ def leases_of(kind: Kind, checkpoint: str) -> str:
     name = checkpoint.rpartition("/")[2]
     if not name:
         raise CallerError("a checkpoint is pinned from the folder above it; open that one")
-    return _join(_folder(checkpoint), f".headrace/{kind}/{name}")
+    return join(_folder(checkpoint), f".headrace/{kind}/{name}")
 
 
 def store_time(storage: Storage, folder: str) -> float | None:
@@ -196,7 +197,7 @@ def store_time(storage: Storage, folder: str) -> float | None:
     Raises:
         StorageError: nothing can be written there.
     """
-    path = _join(folder, f".headrace/clock-{secrets.token_hex(4)}")
+    path = join(folder, f".headrace/clock-{secrets.token_hex(4)}")
     try:
         return storage.write(path, b"").modified_s
     finally:
@@ -204,7 +205,7 @@ def store_time(storage: Storage, folder: str) -> float | None:
 
 
 def _require_staying(storage: Storage, checkpoint: str) -> None:
-    url = _join(storage.url.rstrip("/"), checkpoint)
+    url = join(storage.url.rstrip("/"), checkpoint)
     for removal in _found(storage, "removals", [checkpoint]):
         if removal.counts:
             who = f"{removal.lease.owner} on {removal.lease.host}"
@@ -226,7 +227,7 @@ def _found(storage: Storage, kind: Kind, checkpoints: Iterable[str]) -> Iterator
     for checkpoint in checkpoints:
         together[_folder(checkpoint)].add(checkpoint)
     for folder, wanted in together.items():
-        files = _files(storage, _join(folder, f".headrace/{kind}"))
+        files = _files(storage, join(folder, f".headrace/{kind}"))
         mine = [(info, one) for info in files if (one := _checkpoint_of(info, kind)) in wanted]
         now = store_time(storage, folder) if mine else None
         for info, checkpoint in mine:
@@ -264,10 +265,6 @@ def _checkpoint_of(info: FileInfo, kind: Kind) -> str:
 
 def _folder(checkpoint: str) -> str:
     return checkpoint.rpartition("/")[0]
-
-
-def _join(folder: str, path: str) -> str:
-    return f"{folder}/{path}" if folder else path
 
 
 def _user() -> str:

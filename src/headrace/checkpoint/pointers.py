@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headrace.checkpoint.layout import Folder, Pointer
 from headrace.core.errors import CorruptDataError
+from headrace.storage.paths import join
 from headrace.storage.port import Storage
 
 MOST_POINTER_BYTES = 4096
@@ -46,4 +47,4 @@ def read_pointer(storage: Storage, folder: Folder, name: str) -> str | None:
 
 def _beside(folder: Folder, name: str) -> str:
     above = folder.path.rpartition("/")[0]
-    return f"{above}/{name}" if above else name
+    return join(above, name)

@@ -30,7 +30,8 @@ _LENGTH_BYTES = 8
 _MOST_COUNT = 1 << 64
 _MOST_DIGITS = 20
 _FIELDS = frozenset({"dtype", "shape", "data_offsets"})
-_PARALLEL_HEADERS = 16
+PARALLEL_HEADERS = 16
+"""Files whose headers are read at the same time."""
 
 
 class ShortFileError(CorruptDataError):
@@ -178,7 +179,7 @@ def read_headers(storage: Storage, files: Sequence[FileInfo]) -> list[Header]:
     """
     if len(files) < 2:
         return [read_header(storage, file) for file in files]
-    with ThreadPoolExecutor(min(_PARALLEL_HEADERS, len(files))) as pool:
+    with ThreadPoolExecutor(min(PARALLEL_HEADERS, len(files))) as pool:
         return list(pool.map(lambda file: read_header(storage, file), files))
 
 

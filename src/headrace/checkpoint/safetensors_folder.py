@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import replace
 
 from headrace.checkpoint.layout import (
     Checkpoint,
@@ -20,19 +19,22 @@ from headrace.checkpoint.layout import (
     whole_file,
 )
 from headrace.checkpoint.naming import is_plain, step_of
+from headrace.checkpoint.remembered import Remembered
 from headrace.checkpoint.safetensors import (
     DTYPES,
+    PARALLEL_HEADERS,
     Header,
     ShortFileError,
     read_header,
     read_headers,
 )
 from headrace.core.errors import CorruptDataError
+from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
 SUFFIX = ".safetensors"
 
-_PARALLEL_HEADERS = 16
+_SHORTFALLS = Remembered[str](4096)
 
 
 class SafetensorsLayout:
@@ -110,31 +112,20 @@ def shortfall(storage: Storage, path: str, files: Sequence[FileInfo]) -> str:
     Raises:
         CorruptDataError: a header is damaged otherwise.
     """
-    shards = [
-        _Shard(storage.url, f"{path}/{f.path}" if path else f.path, f.size, f.version, storage)
-        for f in files
-    ]
-    if not shards:
+    whole = [replace(file, path=join(path, file.path)) for file in files]
+    if not whole:
         return ""
-    with ThreadPoolExecutor(min(_PARALLEL_HEADERS, len(shards))) as pool:
-        return next(filter(None, pool.map(_shortfall_of, shards)), "")
+
+    def shortfall_of(file: FileInfo) -> str:
+        return _SHORTFALLS.of(storage, file, lambda: _shortfall_of(storage, file))
+
+    with ThreadPoolExecutor(min(PARALLEL_HEADERS, len(whole))) as pool:
+        return next(filter(None, pool.map(shortfall_of, whole)), "")
 
 
-@dataclass(frozen=True)
-class _Shard:
-    """A file as it was at one time, however often it is asked for."""
-
-    url: str
-    path: str
-    size: int
-    version: str
-    storage: Storage = field(compare=False)
-
-
-@lru_cache(maxsize=4096)
-def _shortfall_of(shard: _Shard) -> str:
+def _shortfall_of(storage: Storage, file: FileInfo) -> str:
     try:
-        read_header(shard.storage, FileInfo(shard.path, shard.size, shard.version))
+        read_header(storage, file)
     except ShortFileError as error:
         return str(error)
     return ""

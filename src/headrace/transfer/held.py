@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from headrace.checkpoint.manifest import Manifest, read_manifest
 from headrace.core.errors import CorruptDataError
+from headrace.storage.paths import join
 from headrace.storage.port import Storage
 from headrace.transfer.chunk import HeldChunk
 from headrace.transfer.plan import NOTHING_NOTED
@@ -46,8 +47,7 @@ def held_chunks(storage: Storage, folders: Iterable[str]) -> dict[tuple[str, int
     held: dict[tuple[str, int], HeldChunk] = {}
     for folder in folders:
         for path, noted in noted_at(storage, folder).files.items():
-            whole = f"{folder}/{path}" if folder else path
             for chunk in noted.chunks():
-                where = HeldChunk(path=whole, offset=chunk.offset)
+                where = HeldChunk(path=join(folder, path), offset=chunk.offset)
                 held.setdefault((chunk.digest or "", chunk.length), where)
     return held

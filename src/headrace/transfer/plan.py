@@ -16,6 +16,7 @@ from typing import TypeAlias
 from headrace.checkpoint.layout import CheckpointFile
 from headrace.checkpoint.manifest import CHUNK_BYTES, Manifest, cut
 from headrace.core.digest import name_digest
+from headrace.storage.paths import join
 from headrace.transfer.chunk import ChunkTask, HeldChunk
 
 STAGING = ".headrace/staging"
@@ -49,7 +50,7 @@ class Route:
 
     def path(self, file: str) -> str:
         """Return a file's path relative to the root of either store."""
-        return f"{self.checkpoint}/{file}" if self.checkpoint else file
+        return join(self.checkpoint, file)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.core.errors import NotFoundError
 from headrace.storage.opening import open_storage
+from headrace.storage.paths import join
 from headrace.storage.port import Storage
 
 
@@ -20,7 +21,7 @@ class Place:
 
     def path(self, name: str) -> str:
         """Return a file of the folder as the store knows it."""
-        return f"{self.folder}/{name}" if self.folder else name
+        return join(self.folder, name)
 
     @property
     def parent(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.policy.hotspot.events import StoredFile
+from headrace.storage.paths import join
 from headrace.storage.port import Storage
 
 
@@ -20,7 +21,7 @@ class Place:
 
     def file(self, path: str) -> StoredFile:
         """Return the name of a file of this folder."""
-        return StoredFile(self.store, f"{self.folder}/{path}" if self.folder else path)
+        return StoredFile(self.store, join(self.folder, path))
 
 
 def place_of(storage: Storage) -> Place:

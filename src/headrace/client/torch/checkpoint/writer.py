@@ -37,6 +37,7 @@ from headrace.core.errors import (
     NotFoundError,
     StorageError,
 )
+from headrace.storage.paths import join
 
 _log = logging.getLogger("headrace.checkpoint")
 
@@ -294,8 +295,7 @@ class CheckpointWriter(StorageWriter):
             announced.end()
 
     def _point(self, place: Place, pointer: str) -> None:
-        path = f"{place.parent}/{pointer}" if place.parent else pointer
-        place.storage.write(path, place.name.encode())
+        place.storage.write(join(place.parent, pointer), place.name.encode())
 
     def _require_all(self, place: Place, sizes: dict[str, int]) -> None:
         """Make sure that this host sees what all ranks wrote; caches of NFS may take a while."""
