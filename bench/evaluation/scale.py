@@ -52,7 +52,7 @@ class Scale:
 QUICK = Scale(
     model=Model(layers=16, width=256, rows=64, vocabulary=4_096),
     repeats=1,
-    caches=(("blockcache", 4 * MIB),),
+    caches=(("blockcache", 1 * MIB),),
     longest_s=60.0,
     copy_workers=(4,),
     copy_repeats=1,
