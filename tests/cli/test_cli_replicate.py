@@ -109,7 +109,7 @@ def test_it_goes_on_until_ctrl_c_and_leaves_no_lock(roots: tuple[Path, Path]) ->
     call = [sys.executable, "-m", "headrace", "replicate", *map(str, roots)]
     process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        eventually(destination / ".headrace/replicator.json")
+        eventually(destination / ".headrace/replicators")
         save_checkpoint(source, 100)
         eventually(destination / "checkpoint-100/trainer_state.json")
         process.send_signal(signal.SIGINT)
@@ -120,7 +120,7 @@ def test_it_goes_on_until_ctrl_c_and_leaves_no_lock(roots: tuple[Path, Path]) ->
     assert "checkpoint-100" in out
     assert "stopped; call it again" in err
     assert "Traceback" not in err
-    assert not (destination / ".headrace/replicator.json").exists()
+    assert list((destination / ".headrace/replicators").iterdir()) == []
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from headrace.controller.replicating.lock import HOLDS_S, LOCK, RENEW_S, DestinationLock
+from headrace.controller.replicating.lock import HOLDS_S, LOCKS, RENEW_S, DestinationLock
 from headrace.core.errors import CallerError
 from headrace.storage.local import LocalStorage
 
@@ -36,13 +37,20 @@ def wall() -> Hand:
 
 
 def lock(destination: LocalStorage, wall: Hand) -> DestinationLock:
-    return DestinationLock(destination, "/source", wall=wall, sleep=lambda _: None)
+    return DestinationLock(destination, "/source", wall=wall)
+
+
+def files(destination: LocalStorage) -> list[str]:
+    """Return the paths of all holders' files."""
+    return [info.path for info in destination.list(LOCKS)]
 
 
 def held_elsewhere(destination: LocalStorage, **changes: object) -> None:
     """Let a process of another host hold the lock."""
-    held = json.loads(destination.read(LOCK)) | {"owner": "other", "host": "far"} | changes
-    destination.write(LOCK, json.dumps(held).encode())
+    (path,) = files(destination)
+    held = json.loads(destination.read(path)) | {"owner": "other", "host": "far"} | changes
+    destination.delete(path)
+    destination.write(f"{LOCKS}/other.json", json.dumps(held).encode())
 
 
 def test_a_second_holder_is_told_who_has_it(destination: LocalStorage, wall: Hand) -> None:
@@ -57,7 +65,7 @@ def test_it_is_free_after_its_release(destination: LocalStorage, wall: Hand) -> 
     first.release()
     lock(destination, wall).hold()
     first.release()
-    assert destination.stat(LOCK)
+    assert len(files(destination)) == 1
 
 
 def test_one_of_another_host_runs_out(destination: LocalStorage, wall: Hand) -> None:
@@ -105,12 +113,29 @@ def test_a_process_of_this_host_that_died_holds_nothing(
     child = subprocess.Popen([sys.executable, "-c", ""])
     while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         pass
-    held = json.loads(destination.read(LOCK)) | {"owner": "other", "pid": child.pid}
-    destination.write(LOCK, json.dumps(held).encode())
+    held_elsewhere(destination, host=socket.gethostname(), pid=child.pid)
     lock(destination, wall).hold()
     child.wait(5)
 
 
 def test_a_lock_that_cannot_be_read_is_none(destination: LocalStorage, wall: Hand) -> None:
-    destination.write(LOCK, b"{}")
+    destination.write(f"{LOCKS}/other.json", b"{}")
     lock(destination, wall).hold()
+    assert f"{LOCKS}/other.json" not in files(destination)
+
+
+def test_of_two_that_begin_at_once_both_never_hold_it(
+    destination: LocalStorage, wall: Hand
+) -> None:
+    first, second = lock(destination, wall), lock(destination, wall)
+    write = second._write
+
+    def write_late() -> None:
+        first.hold()  # after the second one looked, and before it wrote
+        write()
+
+    second._write = write_late  # type: ignore[method-assign]
+    with pytest.raises(CallerError, match="is copied to by"):
+        second.hold()
+    wall.at += RENEW_S
+    first.hold()

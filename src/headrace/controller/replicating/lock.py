@@ -1,8 +1,12 @@
 """Keeps two processes from copying to one destination: a file there names who does.
 
 A store has no lock that frees itself, so the file says until when it holds and is renewed before
-that. Who finds one that ran out takes it over; so does who finds one of its own host whose
-process is gone. The clocks of two hosts may differ by as much as it holds after its last renewal.
+that. One that ran out holds no more, nor does one of this host whose process is gone. The clocks
+of two hosts may differ by as much as it holds after its last renewal.
+
+Each process has a file of its own, and looks at the others' after it wrote its own. So of two
+that begin at the same time one at least sees the other, however slow the store is: never do both
+hold the lock, though both may be refused.
 """
 
 from __future__ import annotations
@@ -11,26 +15,23 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from headrace.core.errors import CallerError, NotFoundError
+from headrace.core.errors import CallerError, HeadraceError, NotFoundError
 from headrace.storage.port import Storage
 
-LOCK = ".headrace/replicator.json"
-"""Where it lies, below the destination's root."""
+LOCKS = ".headrace/replicators"
+"""Folder of the files, below the destination's root."""
 
 HOLDS_S = 90.0
 """It holds for this long after its last renewal [s]."""
 
 RENEW_S = 20.0
 """It is renewed this often [s]."""
-
-_SETTLE_S = 0.2
-"""Two that take it at the same moment see after this time who was the last to write [s]."""
 
 
 class _Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,21 +52,16 @@ class DestinationLock:
         destination: The store at the root.
         source: URL of what is copied there, for others to read.
         wall: Time since 1970 [s].
-        sleep: Waits.
     """
 
     def __init__(
-        self,
-        destination: Storage,
-        source: str,
-        *,
-        wall: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
+        self, destination: Storage, source: str, *, wall: Callable[[], float] = time.time
     ) -> None:
         self._destination = destination
         self._source = source
-        self._wall, self._sleep = wall, sleep
+        self._wall = wall
         self._owner = secrets.token_hex(8)
+        self._path = f"{LOCKS}/{self._owner}.json"
         self._renewed_at: float | None = None
 
     def hold(self) -> None:
@@ -75,24 +71,21 @@ class DestinationLock:
             CallerError: another process has it; says which, and until when.
             StorageError: the destination does not answer.
         """
-        if self._renewed_at is None:
-            self._require_free(self._read())
+        is_new = self._renewed_at is None
+        if is_new or not 0 <= self._wall() - (self._renewed_at or 0.0) < RENEW_S:
+            self._require_alone()
             self._write()
-            self._sleep(_SETTLE_S)
-            self._require_free(self._read())
-        elif not 0 <= self._wall() - self._renewed_at < RENEW_S:
-            self._require_free(self._read())
-            self._write()
+            self._require_alone()
+        if is_new:
+            self._remove_those_over()
 
     def release(self) -> None:
         """Let others have it; not an error if it cannot be told, for it runs out."""
         if self._renewed_at is None:
             return
         self._renewed_at = None
-        with suppress(Exception):
-            held = self._read()
-            if held is not None and held.owner == self._owner:
-                self._destination.delete(LOCK)
+        with suppress(HeadraceError, OSError):
+            self._destination.delete(self._path)
 
     def _write(self) -> None:
         now = self._wall()
@@ -104,20 +97,41 @@ class DestinationLock:
             source=self._source,
             until_at=now + HOLDS_S,
         )
-        self._destination.write(LOCK, msgspec.json.encode(held))
+        self._destination.write(self._path, msgspec.json.encode(held))
         self._renewed_at = now
 
-    def _read(self) -> _Holder | None:
+    def _require_alone(self) -> None:
+        """Let go of the lock where another process holds it."""
+        for _, held in self._others():
+            if held is not None and not self._is_over(held):
+                self.release()
+                raise self._held_by(held)
+
+    def _remove_those_over(self) -> None:
+        """Remove what processes that died left; they would see this one if they still lived."""
+        for path, held in list(self._others()):
+            if held is None or self._is_over(held):
+                self._destination.delete(path)
+
+    def _others(self) -> Iterator[tuple[str, _Holder | None]]:
+        """Yield the other processes' files; None: it cannot be read, and says nothing."""
         try:
-            return msgspec.json.decode(self._destination.read(LOCK), type=_Holder)
+            paths = [info.path for info in self._destination.list(LOCKS)]
+        except NotFoundError:
+            return
+        for path in paths:
+            if path != self._path and path.endswith(".json"):
+                yield path, self._read(path)
+
+    def _read(self, path: str) -> _Holder | None:
+        try:
+            return msgspec.json.decode(self._destination.read(path), type=_Holder)
         except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    def _require_free(self, held: _Holder | None) -> None:
-        if held is None or held.owner == self._owner or self._is_over(held):
-            return
+    def _held_by(self, held: _Holder) -> CallerError:
         left_s = held.until_at - self._wall()
-        raise CallerError(
+        return CallerError(
             f"{self._destination.url} is copied to by process {held.pid} on {held.host}, from "
             f"{held.source}; end that one, or give another destination (if it is gone, its "
             f"lock runs out in {max(0.0, left_s):.0f} s)"
