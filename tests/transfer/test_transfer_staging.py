@@ -35,7 +35,7 @@ from headrace.transfer.held import held_chunks, noted_at
 from headrace.transfer.parallel import in_parallel
 from headrace.transfer.plan import STAGING, Route, plan_file
 from headrace.transfer.publishing import publish
-from headrace.transfer.staging import Staging, remove_others
+from headrace.transfer.staging import Staging, remove_staged, staged_bytes
 
 Both = tuple[LocalStorage, LocalStorage]
 
@@ -153,18 +153,19 @@ def test_what_is_of_no_use_goes_with_the_folder(both: Both) -> None:
     assert list(destination.list(STAGING)) == []
 
 
-def test_staging_folders_of_other_copies_are_removed(both: Both) -> None:
+def test_what_is_staged_is_told_and_can_be_removed_copy_by_copy(both: Both) -> None:
     source, destination = both
     for folder in ("run/step-10", "run/step-20"):
         save(source, folder=folder)
         publication = publication_of(source, destination, listed(source, folder=folder))
         stage(publication, source, destination)
-    (removed,) = remove_others(destination, [publication.route])
-    assert removed.startswith("step-10-")
+    first, second = sorted(staged_bytes(destination))
+    assert second == publication.route.staging
+    assert staged_bytes(destination)[second] == sum(plan.file.size for plan in publication.plans)
+    remove_staged(destination, first)
+    assert list(staged_bytes(destination)) == [second]
     assert Staging(destination, publication.route).look().missing(publication.plans) == ()
-    remove_others(destination, [])
-    assert list(destination.list(STAGING)) == []
-    assert remove_others(LocalStorage(source.url), []) == ()
+    assert staged_bytes(LocalStorage(source.url)) == {}
 
 
 def test_chunks_that_an_earlier_checkpoint_has_are_not_sent_again(both: Both) -> None:

@@ -9,7 +9,8 @@ somebody died; it goes with the folder.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.core.errors import NotFoundError
@@ -92,28 +93,33 @@ class Staging:
         Raises:
             StorageError: something cannot be removed.
         """
-        _remove(self._destination, self._folder)
+        remove_staged(self._destination, self._folder)
 
 
 def _written_at(item: tuple[str, FileInfo]) -> float:
     return item[1].modified_s or 0.0
 
 
-def remove_others(destination: Storage, routes: Iterable[Route]) -> tuple[str, ...]:
-    """Remove the staging folders of all copies but these, and return their names.
+def staged_bytes(destination: Storage) -> dict[str, int]:
+    """Return how much lies in each copy's staging folder, by the folder's path [bytes].
 
-    Args:
-        destination: The store.
-        routes: Copies that go on, or will.
+    Raises:
+        StorageError: the destination does not answer.
+    """
+    found: dict[str, int] = defaultdict(int)
+    for info in _listed(destination, STAGING):
+        found["/".join(info.path.split("/")[:3])] += info.size
+    return dict(found)
+
+
+def remove_staged(destination: Storage, folder: str) -> None:
+    """Remove a copy's staging folder; the seal first, for without the files it says what is not so.
 
     Raises:
         StorageError: something cannot be removed.
     """
-    staying = {route.staging for route in routes}
-    found = {"/".join(info.path.split("/")[:3]) for info in _listed(destination, STAGING)}
-    for folder in sorted(found - staying):
-        _remove(destination, folder)
-    return tuple(folder.rpartition("/")[2] for folder in sorted(found - staying))
+    destination.delete(f"{folder}/{_SEAL}")
+    destination.delete_folder(folder)
 
 
 def _listed(storage: Storage, folder: str) -> Iterator[FileInfo]:
@@ -121,9 +127,3 @@ def _listed(storage: Storage, folder: str) -> Iterator[FileInfo]:
         yield from storage.list(folder)
     except NotFoundError:
         return
-
-
-def _remove(storage: Storage, folder: str) -> None:
-    """Remove a staging folder; the seal first, for without the files it says what is not so."""
-    storage.delete(f"{folder}/{_SEAL}")
-    storage.delete_folder(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -28,6 +29,8 @@ from headrace.controller.journal import Journal
 from headrace.controller.replicating.way import Way, _require_apart
 from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.local import LocalStorage
+from headrace.storage.opening import open_storage
+from headrace.storage.port import FileInfo, Storage
 from headrace.transfer.group import copy_group
 from headrace.wire.replication import SIGNALS, SignalSent
 
@@ -38,6 +41,13 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
     source.mkdir()
     destination.mkdir()
     return source, destination
+
+
+def stage(way: Way, checkpoint: str, file: str) -> None:
+    """Send a file of a checkpoint."""
+    for chunk in way.prepare(checkpoint, [file]).chunks:
+        tasks = way.tasks(checkpoint, chunk.key)
+        copy_group(tasks, way.source, way.destination, lambda _: None)
 
 
 @pytest.fixture
@@ -161,6 +171,63 @@ def test_garbage_is_given_up_and_an_older_one_copied(roots: tuple[Path, Path]) -
     assert states == {"checkpoint-100": "published", "checkpoint-200": "given-up"}
     assert content(destination / good.name) == content(good)
     assert not (destination / "checkpoint-200").exists()
+
+
+def test_names_that_are_no_text_are_given_up_and_others_copied(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    good = save_checkpoint(source, 100)
+    (save_checkpoint(source, 200) / os.fsdecode(b"notes-\xff.txt")).write_text("latin")
+    save_checkpoint(source, 300).rename(source / os.fsdecode(b"\xff-checkpoint-300"))
+    with replicating() as running:
+        running.begin("r", wanted(source, destination, once=True))
+        view = running.wait_over("r", 20.0)
+    states = {one.checkpoint: (one.state, one.reason) for one in view.checkpoints}
+    assert states["checkpoint-100"][0] == "published"
+    assert states["checkpoint-200"][0] == "given-up"
+    assert r"notes-\xff.txt" in states["checkpoint-200"][1]
+    assert states[r"\xff-checkpoint-300"][0] == "given-up"
+    assert content(destination / good.name) == content(good)
+
+
+def test_a_store_that_fails_in_an_unknown_way_is_told_and_looked_at_again(
+    roots: tuple[Path, Path],
+) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    strange = [True]
+
+    class Strange(LocalStorage):
+        def list(self, folder: str = "") -> Iterator[FileInfo]:
+            if strange:
+                raise RuntimeError("it is full moon")
+            return super().list(folder)
+
+    def opened(url: str) -> Storage:
+        return Strange(url) if url == str(source) else open_storage(url)
+
+    with replicating(open_store=opened) as running:
+        running.begin("r", wanted(source, destination))
+        eventually(lambda: "full moon" in running.view("r").down)
+        strange.clear()
+        eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+
+
+def test_what_an_earlier_process_sent_little_of_does_not_stay_staged(
+    roots: tuple[Path, Path],
+) -> None:
+    """Of 100 nothing but one shard of six lies there when a newer one makes it unwanted."""
+    source, destination = roots
+    save_checkpoint(source, 100, shards=6)
+    with closing(Way("r", LocalStorage(source), LocalStorage(destination))) as way:
+        way.look(0.0)
+        stage(way, "checkpoint-100", "model-00001-of-00006.safetensors")
+    assert list((destination / ".headrace/staging").rglob("*-*"))
+    save_checkpoint(source, 200)
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        eventually(lambda: state_of(running.view("r"), 200)[0] == "published")
+        eventually(lambda: not list((destination / ".headrace/staging").rglob("*-*")))
+        assert state_of(running.view("r"), 100)[0] == "skipped"
 
 
 def test_another_checkpoint_of_the_same_name_is_left_alone(roots: tuple[Path, Path]) -> None:
@@ -381,9 +448,7 @@ def test_the_pointer_never_moves_back(roots: tuple[Path, Path]) -> None:
     with closing(Way("r", LocalStorage(source), LocalStorage(destination))) as way:
         way.look(0.0)
         for path in ("iter_0000200", "iter_0000100"):
-            for chunk in way.prepare(path, ["mp_rank_00/model_optim_rng.pt"]).chunks:
-                tasks = way.tasks(path, chunk.key)
-                copy_group(tasks, way.source, way.destination, lambda _: None)
+            stage(way, path, "mp_rank_00/model_optim_rng.pt")
             way.publish(path)
     assert (destination / "latest_checkpointed_iteration.txt").read_text() == "200"
     assert (destination / "iter_0000100/mp_rank_00/model_optim_rng.pt").exists()

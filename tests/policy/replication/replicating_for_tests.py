@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.policy.replication.events import (
@@ -101,10 +102,16 @@ class Rig:
         return Prepared(key=action.key, chunks=tuple(chunks))
 
     def list(
-        self, *seen: SeenCheckpoint, held: tuple[HeldCheckpoint, ...] = (), of: str = "r"
+        self,
+        *seen: SeenCheckpoint,
+        held: tuple[HeldCheckpoint, ...] = (),
+        staged: Mapping[str, int] | None = None,
+        of: str = "r",
     ) -> list[Action]:
         """Tell what both roots have."""
-        self.listings[of] = Listed(replication=of, looked_at=self.now, seen=seen, held=held)
+        self.listings[of] = Listed(
+            replication=of, looked_at=self.now, seen=seen, held=held, staged=staged or {}
+        )
         return self.tell(self.listings[of])
 
     def pass_time(self, seconds: float) -> list[Action]:

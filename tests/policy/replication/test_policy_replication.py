@@ -188,6 +188,24 @@ class TestSuperseded:
         rig.finish()
         assert published(rig.actions) == ["step-100", "step-200"]
 
+    def test_what_an_earlier_process_sent_much_of_is_finished(self) -> None:
+        rig = Rig()
+        rig.list(saved(100), saved(200), staged={"step-100": 3 * NBYTES})
+        rig.finish()
+        assert published(rig.actions) == ["step-100", "step-200"]
+
+    def test_what_an_earlier_process_sent_little_of_is_given_up(self) -> None:
+        rig = Rig()
+        actions = rig.list(saved(100), saved(200), staged={"step-100": NBYTES})
+        assert given_up(actions) == [("step-100", "superseded by step-200")]
+        rig.finish()
+        assert published(rig.actions) == ["step-200"]
+
+    def test_once_leaves_it_whatever_was_sent_of_it_if_it_is_not_to_be_kept(self) -> None:
+        rig = Rig(Terms(once=True, keep=1))
+        actions = rig.list(saved(100), saved(200), staged={"step-100": 3 * NBYTES})
+        assert given_up(actions) == [("step-100", "the newest 1 are kept")]
+
     def test_saves_faster_than_copies_do_not_keep_all_from_arriving(self) -> None:
         rig = Rig()
         steps: list[int] = []

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -113,7 +113,10 @@ class Watch:
             try:
                 self._look()
             except (HeadraceError, OSError) as error:
-                self._failed(error)
+                self._failed(str(error))
+            except Exception as error:
+                log.exception("a look at %s ended with a defect of headrace's", self._way.name)
+                self._failed(repr(error))
             took_s = self._clock.now() - began
             period_s = self._periods.busy_s if self._is_busy() else self._periods.idle_s
             self._hurry.wait(max(period_s, min(took_s * _REST, _LONGEST_S)))
@@ -127,16 +130,16 @@ class Watch:
             log.warning("replication %s: both stores answer again", self._way.name)
             self._tell(LinkChanged(replication=self._way.name, up=True))
         if not self._is_tidy:
-            self._way.tidy()
+            listed = replace(listed, staged=self._way.tidy())
             self._is_tidy = True
         self._tell(listed)
         self._look_for_readers()
 
-    def _failed(self, error: HeadraceError | OSError) -> None:
+    def _failed(self, reason: str) -> None:
         if not self.failures:
-            log.warning("replication %s waits: %s", self._way.name, error)
+            log.warning("replication %s waits: %s", self._way.name, reason)
         self.failures += 1
-        self._tell(LinkChanged(replication=self._way.name, up=False, reason=str(error)))
+        self._tell(LinkChanged(replication=self._way.name, up=False, reason=reason))
 
     def _look_for_readers(self) -> None:
         readers = self._way.readers()

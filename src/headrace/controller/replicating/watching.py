@@ -6,6 +6,7 @@ of the layouts only for those.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,32 @@ class RootWatcher:
         known = self._known.get(child)
         if known is not None and known.files == files:
             return known
-        return _Looked(files, tuple(_found_in(self._storage, child)))
+        found = [_named_in_text(one) for one in _found_in(self._storage, child)]
+        return _Looked(files, tuple(found))
+
+
+def _named_in_text(found: Found) -> Found:
+    """Return what was found; as damaged where a name in it cannot be written down anywhere else."""
+    files = found.files if isinstance(found, Checkpoint) else ()
+    wrong = next(
+        (name for name in (found.path, *(one.path for one in files)) if not _is_text(name)), None
+    )
+    if wrong is None:
+        return found
+    return Damaged(_shown(found.path), f"the name {_shown(wrong)} is no UTF-8 text; rename it")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(name: str) -> str:
+    r"""Return a name with its bytes that are no text written out, such as ``\xff``."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _found_in(storage: Storage, folder: str) -> Sequence[Found]:

@@ -29,7 +29,7 @@ from headrace.transfer.group import grouped
 from headrace.transfer.held import held_chunks, noted_at
 from headrace.transfer.plan import FilePlan, Route, plan_file
 from headrace.transfer.publishing import Publication, is_published, publish
-from headrace.transfer.staging import Staging, remove_others
+from headrace.transfer.staging import Staging, remove_staged, staged_bytes
 
 log = logging.getLogger("headrace.controller.replicating")
 
@@ -98,16 +98,22 @@ class Way:
             held=tuple(self._describe_held(one, seen.get(one.path)) for one in held),
         )
 
-    def tidy(self) -> None:
+    def tidy(self) -> dict[str, int]:
         """Remove what was staged of checkpoints that are not at the source any more.
+
+        Returns:
+            What is staged of the others, by path [bytes].
 
         Raises:
             StorageError: it cannot be removed.
         """
         with self._lock:
-            routes = [self._route(path) for path in self._seen]
-        for name in remove_others(self.destination, routes):
-            log.info("removed what was staged of %s at %s", name, self.destination.url)
+            paths = {self._route(path).staging: path for path in self._seen}
+        staged = staged_bytes(self.destination)
+        for folder in sorted(staged.keys() - paths.keys()):
+            remove_staged(self.destination, folder)
+            log.info("removed %s at %s, which is of no checkpoint", folder, self.destination.url)
+        return {paths[folder]: nbytes for folder, nbytes in staged.items() if folder in paths}
 
     def prepare(self, path: str, files: Iterable[str]) -> Prepared:
         """Cut files of a checkpoint into chunks, and look which of them are there already.

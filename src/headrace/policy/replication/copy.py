@@ -50,6 +50,9 @@ class Copy:
     """What the destination had [bytes]."""
 
     sent_bytes: int = 0
+    staged_bytes: int = 0
+    """What an earlier process sent, as far as it is not counted in ``here_bytes`` yet [bytes]."""
+
     failures: int = 0
     """In a row."""
 
@@ -88,7 +91,12 @@ class Copy:
     @property
     def share(self) -> float:
         """Part that lies at the destination, 0 to 1."""
-        return min(1.0, (self.here_bytes + self.sent_bytes) / max(1, self.total_bytes))
+        there = self.staged_bytes + self.here_bytes + self.sent_bytes
+        return min(1.0, there / max(1, self.total_bytes))
+
+    def go_on(self, staged_bytes: int, now: float) -> None:
+        """Take note that an earlier process began with it."""
+        self.began_at, self.staged_bytes = now, staged_bytes
 
     def see(self, files: Mapping[str, SeenFile], now: float) -> bool:
         """Take note of the files as they are now; return whether any is new or another one."""
@@ -126,6 +134,7 @@ class Copy:
     def prepared(self, chunks: Iterable[Chunk], here_bytes: int) -> None:
         """Take note of the chunks that are to be sent."""
         self.preparing = ()
+        self.staged_bytes = 0
         self.here_bytes += here_bytes
         self.waiting.extend(chunk for chunk in chunks if self._is_current(chunk))
 
@@ -158,7 +167,8 @@ class Copy:
     def recut_all(self, now: float) -> None:
         """Let it begin anew; what the destination has of it is looked for again."""
         self.recut(self.files, now)
-        self.preparing, self.here_bytes, self.sent_bytes = (), 0, 0
+        self.preparing = ()
+        self.staged_bytes = self.here_bytes = self.sent_bytes = 0
 
     def skip(self, reason: str, now: float) -> None:
         """Leave it as if it had not begun, as long as it is not wanted."""

@@ -101,6 +101,9 @@ class Listed:
 
     seen: tuple[SeenCheckpoint, ...]
     held: tuple[HeldCheckpoint, ...]
+    staged: Mapping[str, int] = field(default_factory=dict)
+    """What earlier processes sent of checkpoints and did not publish, by path [bytes]; told with
+    the first look."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -89,18 +89,20 @@ class Pair:
             if not copy.is_over:
                 yield copy, "it was deleted at the source before it was copied"
         for seen in event.seen:
-            yield from self._see(seen, now)
+            yield from self._see(seen, event.staged.get(seen.path, 0), now)
         if not self.listed and self.terms.keep is not None:
             self.prune_at = now
         self.looked_at = event.looked_at
 
-    def _see(self, seen: SeenCheckpoint, now: float) -> Iterator[tuple[Copy, str]]:
+    def _see(self, seen: SeenCheckpoint, staged: int, now: float) -> Iterator[tuple[Copy, str]]:
         copy = self.copies.get(seen.path)
         if copy is None:
             if self.terms.once and self.listed:
                 return
             copy = Copy(CopyKey(self.name, seen.path), seen.step, now)
             self.copies[seen.path] = copy
+            if staged:
+                copy.go_on(staged, now)
         changed = copy.see(seen.files, now)
         copy.confirmed = not (changed or seen.missing or copy.missing)
         copy.missing, copy.marker, copy.asked_again = seen.missing, seen.marker, False
@@ -142,6 +144,8 @@ class Pair:
             why = self._unwanted(copy, newest)
             if copy.began_at is None:
                 copy.state, copy.reason = ("skipped", why) if why else ("waiting", "")
+            elif why and self.terms.once:
+                yield copy, why
             elif why and copy.missing:
                 yield copy, f"{why}, and was never complete: {copy.missing}"
             elif why and copy.share < limits.begun_share and not self.left_one:
