@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import torch.distributed.checkpoint as dcp
 from checkpoint_ranks import run_ranks
 from torch.distributed.checkpoint.api import CheckpointException
@@ -166,6 +169,41 @@ def test_memory_that_ran_out_after_all_is_no_error(monkeypatch: pytest.MonkeyPat
         folder.leave()
 
 
+def test_memory_that_is_removed_while_it_is_used_counts_as_full(limits: ShareLimits) -> None:
+    folder = SharedFolder("it", limits)
+    claim = folder.claim("a", 5)
+    assert claim is not None
+    host = folder.host
+    shutil.rmtree(base(limits))
+    with claim:
+        claim.publish()
+    assert folder.host == host
+    assert not folder.has_room(0)
+    assert folder.find("a") is None
+    assert folder.claim("a", 5) is None
+    begin = time.monotonic()
+    assert folder.make_once("a", lambda: b"bytes") == b"bytes"
+    assert time.monotonic() - begin < 1
+    folder.leave()
+
+
+def test_memory_without_room_for_another_file_is_full(
+    limits: ShareLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = SharedFolder("it", limits)
+    full = list(os.statvfs(limits.folder))
+    full[5:8] = 10, 1, 1  # files in all, free, and free for this user
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(full))
+    assert not folder.has_room(0)
+    monkeypatch.undo()
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert folder.claim("a", 5) is None
+
+
 def test_a_folder_of_somebody_else_is_not_used(limits: ShareLimits) -> None:
     base(limits).mkdir(mode=0o755)
     base(limits).chmod(0o755)
@@ -303,6 +341,25 @@ def test_ranks_without_shared_memory_read_each_for_itself(saved: Path, tmp_path:
     results = run_ranks(2, lambda _: load_as_rank(saved, nowhere), tmp_path)
     nbytes = (saved / "__0_0.distcp").stat().st_size
     assert [(is_same, read >= 0.9 * nbytes) for is_same, read, _ in results] == [(True, True)] * 2
+
+
+def test_a_state_is_loaded_although_the_shared_memory_is_removed(
+    saved: Path, limits: ShareLimits, tmp_path: Path
+) -> None:
+    read_data = CheckpointReader.read_data
+
+    def removing(*arguments: Any) -> Any:
+        if torch.distributed.get_rank() == 0:
+            shutil.rmtree(base(limits))
+        torch.distributed.barrier()
+        return read_data(*arguments)
+
+    def work(_: int) -> tuple[bool, int, int]:
+        CheckpointReader.read_data = removing
+        return load_as_rank(saved, limits)
+
+    results = run_ranks(3, work, tmp_path)
+    assert [is_same for is_same, _, _ in results] == [True] * 3
 
 
 def test_a_rank_that_is_killed_while_it_reads_does_not_hold_up_the_others(

@@ -3,7 +3,8 @@
 Each load of a checkpoint has a folder in the host's shared memory, each shared stretch of bytes a
 file in it. Locks of the kernel (``flock``) say who reads what and who is still there, and are
 gone the moment their holder is: nobody waits for a process that died, and what it left is removed
-by the next one that looks. No process talks to another.
+by the next one that looks. No process talks to another. Memory that fails or is removed while it
+is in use, as systemd does when a user logs out, counts as full: each process reads for itself.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ POLL_S = 0.01
 YOUNG_S = 60.0
 """A folder without a lock is not removed before it is this old: it may be in the making [s]."""
 
+
+_FILES = 2
+"""Made for each stretch of bytes; file systems that do not count theirs say that they have none."""
 
 _ALIVE = "alive"
 """File in each folder that all who use it hold a shared lock on."""
@@ -83,9 +87,10 @@ class Claim:
         """Where the bytes go."""
 
     def publish(self) -> None:
-        """Let the others see the bytes."""
+        """Let the others see the bytes; if the folder is gone, nobody does."""
         self._map[:HEAD_BYTES] = _head(self.memory)
-        self._part.rename(self._path)
+        with contextlib.suppress(FileNotFoundError):
+            self._part.rename(self._path)
 
     def __enter__(self) -> Claim:
         return self
@@ -118,17 +123,16 @@ class SharedFolder:
         base = Path(limits.folder) / f"headrace-checkpoints-{os.getuid()}"
         _make_private(base)
         self._folder = base / key
-        self.leave = weakref.finalize(self, _leave, _enter(self._folder), self._folder, os.getpid())
+        alive = _enter(self._folder)
+        self.leave = weakref.finalize(self, _leave, alive, self._folder, os.getpid())
         """To be called when this process is done with it; the last one removes it."""
 
-        sweep(base)
-
-    @property
-    def host(self) -> str:
-        """What is equal for all processes that see this folder, and for no others."""
-        status = self._folder.stat()
+        status = os.fstat(alive)
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{status.st_dev}/{status.st_ino}"
+        self.host = f"{boot}/{status.st_dev}/{status.st_ino}"
+        """What is equal for all processes that see this folder, and for no others."""
+
+        sweep(base)
 
     def find(self, name: str) -> memoryview | None:
         """Return shared bytes, read-only; None: nobody has brought them (yet)."""
@@ -136,7 +140,7 @@ class SharedFolder:
         try:
             with path.open("rb") as file:
                 shared = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (FileNotFoundError, ValueError):  # an empty file cannot be mapped
+        except (OSError, ValueError):  # an empty file cannot be mapped
             return None
         if bytes(shared[:HEAD_BYTES]) == _head(shared[HEAD_BYTES:]):
             return shared[HEAD_BYTES:]
@@ -161,7 +165,7 @@ class SharedFolder:
             make: Makes them; also called where sharing fails or takes too long.
         """
         give_up_at = time.monotonic() + self._limits.wait_s
-        while time.monotonic() < give_up_at:
+        while time.monotonic() < give_up_at and self.has_room(0):
             shared = self.find(name)
             if shared is not None:
                 return shared
@@ -190,7 +194,10 @@ class SharedFolder:
     def _lock(self, name: str) -> int | None:
         """Return a descriptor that holds the lock of bytes; None: not now, or they are there."""
         path = self._folder / name
-        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError:  # the folder is gone, or has no room for another file
+            return None
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not path.exists():
@@ -202,15 +209,18 @@ class SharedFolder:
         """Get memory for bytes; None: there is not enough, and the lock is free again."""
         try:
             return Claim(self._folder / name, lock, nbytes)
-        except OSError as error:
+        except OSError:
             os.close(lock)
-            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
-                raise
             return None
 
     def has_room(self, nbytes: int) -> bool:
         """Tell whether that many bytes more may be shared."""
-        space = os.statvfs(self._folder)
+        try:
+            space = os.statvfs(self._folder)
+        except OSError:
+            return False
+        if space.f_files > 0 and space.f_favail < _FILES:
+            return False
         free = space.f_bavail * space.f_frsize - nbytes
         return free >= self._limits.keep_free * space.f_blocks * space.f_frsize
 
