@@ -37,6 +37,9 @@ PERIOD_S = 0.5
 RETRY_S = 5.0
 """A journal that cannot be written is tried again after this time [s]."""
 
+ANSWER_S = 1.0
+"""Longest wait for the journal before an answer; one that cannot be written is told [s]."""
+
 BUSY_S = 2.0
 """Longest wait for another process that holds the file [s]."""
 

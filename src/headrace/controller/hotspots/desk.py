@@ -22,7 +22,7 @@ from headrace.controller.hotspots.leases import LeaseBook
 from headrace.controller.hotspots.rows import LeaseRow
 from headrace.controller.hotspots.trial import try_out
 from headrace.controller.hotspots.views import Moment, ended_view, planned_view, view
-from headrace.controller.journal import Journal
+from headrace.controller.journal import ANSWER_S, Journal
 from headrace.core.backoff import Backoff
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import HeadraceError, RemoteError
@@ -55,9 +55,6 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 10.0
 
 WRITE_S = 10.0
 """Longest wait for the journal before a raise is put off [s]."""
-
-ANSWER_S = 1.0
-"""Longest wait for the journal before an answer; one that cannot be written is told [s]."""
 
 GIVE_BACK_S = 20.0
 """Longest wait for copies to be given back when nobody else would do it later [s]."""

@@ -18,7 +18,7 @@ from typing import assert_never
 
 import msgspec
 
-from headrace.controller.journal import Journal
+from headrace.controller.journal import ANSWER_S, Journal
 from headrace.controller.replicating.agents import AgentPool
 from headrace.controller.replicating.crew import Crew
 from headrace.controller.replicating.progress import Progress
@@ -163,8 +163,9 @@ class Replicating:
             else:
                 require_same_roots(known.row, wanted)
                 known.row = msgspec.structs.replace(known.row, wanted=wanted)
-                self._events.put(Began(replication=name, terms=terms_of(wanted)))
+                self._agree(known.row)
             self._journal.put("replication", name, self._replications[name].row)
+        self._journal.sync(ANSWER_S)
         return self.view(name)
 
     def end(self, name: str) -> ReplicationView:
@@ -180,6 +181,7 @@ class Replicating:
                 self._handle(Ended(replication=name))
             del self._replications[name]
             self._journal.drop("replication", name)
+        self._journal.sync(ANSWER_S)
         self._leave(replication)
         return view
 
@@ -294,8 +296,13 @@ class Replicating:
         with self._lock:
             replication.way, replication.watch, replication.refused = way, watch, ""
             self._replications[row.name] = replication
-            self._events.put(Began(replication=row.name, terms=terms_of(row.wanted)))
+            self._agree(row)
         watch.start()
+
+    def _agree(self, row: ReplicationRow) -> None:
+        """Let the policy know the terms at once: what is ended next is then known to have begun."""
+        with self._lock:
+            self._handle(Began(replication=row.name, terms=terms_of(row.wanted)))
 
     def _leave(self, replication: _Replication, timeout_s: float = _END_S) -> None:
         if replication.watch is not None:

@@ -1,0 +1,58 @@
+"""What people ask for holds when it is answered: for this process, and for the next one."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from roots_for_tests import content, eventually, replicating, save_checkpoint, wanted
+
+from headrace.controller.journal import Journal
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path]:
+    source, destination = tmp_path / "source", tmp_path / "destination"
+    source.mkdir()
+    destination.mkdir()
+    return source, destination
+
+
+def rows_after_a_kill(journal: Path, aside: Path) -> int:
+    """Return how many replications the next process would find if this one died now."""
+    aside.mkdir()
+    for file in journal.parent.glob(f"{journal.name}*"):
+        shutil.copy(file, aside)
+    with closing(Journal(aside / journal.name)) as found:
+        return len(found.kept.documents["replication"])
+
+
+def test_what_was_begun_or_ended_survives_a_kill_right_after_the_answer(
+    roots: tuple[Path, Path], tmp_path: Path
+) -> None:
+    journal = tmp_path / "kept/journal.db"
+    journal.parent.mkdir()
+    with replicating(journal) as running:
+        running.begin("r", wanted(*roots))
+        assert rows_after_a_kill(journal, tmp_path / "begun") == 1
+        running.end("r")
+        assert rows_after_a_kill(journal, tmp_path / "ended") == 0
+
+
+def test_one_that_ends_before_anything_of_it_was_done_leaves_nothing_behind(
+    roots: tuple[Path, Path],
+) -> None:
+    source, destination = roots
+    folder = save_checkpoint(source, 100)
+    with replicating() as running:
+        with running._lock:  # its thread handles nothing meanwhile
+            running.begin("r", wanted(source, destination))
+            running.begin("r", wanted(source, destination, keep=3))
+            running.end("r")
+        eventually(running._events.empty)
+        assert list(running._replicator.pairs) == []
+        running.begin("r", wanted(source, destination, once=True))
+        assert running.wait_over("r", 20.0).over
+    assert content(destination / folder.name) == content(folder)
