@@ -19,7 +19,7 @@ import pytest
 from estate_samples import estate
 from rich.console import Console
 
-from headrace.cli.hotspots import headline
+from headrace.cli.hotspots import headline, show
 from headrace.cli.main import run
 from headrace.cli.topview import Screen, picture
 from headrace.controller.local import LocalController
@@ -109,8 +109,9 @@ def test_a_dry_run_announces_nothing(folder: Path, capsys: pytest.CaptureFixture
 def test_a_checkpoint_that_cannot_be_read_is_a_bad_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["announce", str(tmp_path / "no"), "--world-size", "4", "--wait"]) == 1
-    assert "no directory at" in capsys.readouterr().err
+    for wait in ([], ["--wait"]):
+        assert run(["announce", str(tmp_path / "no"), "--world-size", "4", *wait]) == 1
+        assert "no directory at" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -145,6 +146,7 @@ def test_without_a_controller_copies_are_held_until_the_command_is_ended(
     said = capsys.readouterr()
     assert "2 → 3" in said.out
     assert "held, 100 % ready" in said.err
+    assert "all copies are given back" in said.err
     assert copies(hot_dir) == OWN
     assert not list((tmp_path / "state").rglob("*.db*"))
 
@@ -156,12 +158,15 @@ def test_what_a_killed_command_left_is_given_back_by_leases(
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
         until(lambda: copies(hot_dir) == 3)
         assert run(["leases"]) == 0
-        assert f"process {killed.pid} holds copies, and runs" in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert f"process {killed.pid} holds copies, and runs" in said.err
+        assert said.out == ""
         killed.kill()
     assert copies(hot_dir) == 3
     assert run(["leases"]) == 0
     said = capsys.readouterr()
     assert hot_dir[:10] in said.out
+    assert " gone " in said.out
     assert "all of it is given back" in said.err
     assert copies(hot_dir) == OWN
     assert run(["leases"]) == 0
@@ -171,6 +176,37 @@ def test_what_a_killed_command_left_is_given_back_by_leases(
 def test_a_release_needs_a_controller(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["leases", "--release", "x"]) == 2
     assert "is for a controller's leases" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("known")
+def test_ctrl_c_while_copies_are_waited_for_says_that_the_controller_goes_on(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headrace.cli.announce.Progress.tell", interrupt)
+    assert run(["announce", str(folder), *RANKS, "--wait"]) == 130
+    assert "the controller goes on with it; `headrace leases --release" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "shown"),
+    [
+        ("hdfs:///ckpt/step-5/", "ckpt/step-5/a/b", "a/b"),
+        ("hdfs://nn:8020/ckpt/step%205", "ckpt/step 5/a", "a"),
+        ("/ckpt/step%205", "ckpt/step%205/a", "a"),
+        ("file:/ckpt", "ckpt/a", "a"),
+        ("/linked", "ckpt/step-5/a", "/ckpt/step-5/a"),
+        ("hdfs:///", "a\x1b[2J", "/a�[2J"),
+    ],
+)
+def test_files_are_shown_as_they_lie_in_the_folder(
+    url: str, path: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file,) = raising().files
+    show(raising(url=url, files=(msgspec.structs.replace(file, path=path),)))
+    assert capsys.readouterr().out.splitlines()[2].startswith(f"{shown} ")
 
 
 def raising(**changed: object) -> HotspotView:

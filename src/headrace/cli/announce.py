@@ -28,6 +28,9 @@ _POLL_S = 0.25
 _PLAN_S = 120.0
 """Longest wait for a controller that reads a checkpoint to plan [s]."""
 
+_PLANNED_S = 10.0
+"""Longest wait for what a controller decides, where its copies are not waited for [s]."""
+
 _WAITING = ("planning", "intended", "raising")
 _BAD = ("failed", "gone", "lowering")
 
@@ -116,9 +119,32 @@ def _by_controller(options: _Given) -> int:
     ) as asker:
         dry = "?dry_run=true" if options.dry_run else ""
         view = asker.ask("POST", f"{path}{dry}", HotspotView, options.asked)
-        if options.wait and not options.dry_run:
-            view = _ready(lambda: asker.get(f"{path}/{view.id}", HotspotView))
+        if not options.dry_run:
+            view = _followed(asker, view.id, options)
     return _told(view, options)
+
+
+def _followed(asker: Asker, name: str, options: _Given) -> HotspotView:
+    """Wait until the controller has decided, or with ``--wait`` until all copies are there."""
+
+    def look() -> HotspotView:
+        return asker.get(f"/v1/hotspots/{name}", HotspotView)
+
+    try:
+        return _ready(look) if options.wait else _planned(look)
+    except KeyboardInterrupt:
+        click.echo(
+            f"headrace: the controller goes on with it; `headrace leases --release {name}` ends it",
+            err=True,
+        )
+        raise
+
+
+def _planned(look: Callable[[], HotspotView]) -> HotspotView:
+    until = time.monotonic() + _PLANNED_S
+    while (view := look()).state == "planning" and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    return view
 
 
 def _alone(options: _Given) -> int:
@@ -154,11 +180,14 @@ def _held(desk: HotspotDesk, options: _Given) -> int:
 
 
 def _give_back(desk: HotspotDesk) -> None:
+    is_idle = desk.is_idle()
     if not desk.give_back():
         raise StorageError(
             "copies could not be given back for now; run `headrace leases` when the store "
             "answers again"
         )
+    if not is_idle:
+        click.echo("headrace: all copies are given back", err=True)
 
 
 def _ready(look: Callable[[], HotspotView]) -> HotspotView:

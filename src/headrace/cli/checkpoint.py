@@ -22,6 +22,7 @@ from headrace.checkpoint.layout import Checkpoint, LayoutName
 from headrace.checkpoint.loadplan import LoadPlan, plan_load
 from headrace.cli.checkpoint_keeping import pin_command, prune_command, unpin_command
 from headrace.cli.outputs import json_option
+from headrace.cli.printable import printable
 from headrace.core.errors import NotFoundError
 from headrace.report.document import write_json
 from headrace.report.units import bytes_, ratio, seconds
@@ -305,7 +306,7 @@ _WIDE = 240
 
 def _plain(text: str, style: str = "") -> Text:
     """Return text as it is, but for letters that would drive the terminal: names are others'."""
-    return Text("".join(one if one.isprintable() else "�" for one in text), style=style)
+    return Text(printable(text), style=style)
 
 
 def _console() -> Console:

@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 
 from rich.text import Text
 
+from headrace.cli.printable import printable
+
 R = TypeVar("R")
 
 _LEAST_NAME = 10
@@ -34,9 +36,10 @@ def heading(columns: Sequence[Column[R]]) -> Text:
 
 
 def line(columns: Sequence[Column[R]], row: R) -> Text:
-    """Return one row."""
+    """Return one row; what is not text with a style yet is made harmless to the terminal."""
     cells = (column.cell(row) for column in columns)
-    return _joined(columns, [cell if isinstance(cell, Text) else Text(cell) for cell in cells])
+    whole = [cell if isinstance(cell, Text) else Text(printable(cell)) for cell in cells]
+    return _joined(columns, whole)
 
 
 def width_of(columns: Sequence[Column[R]]) -> int:

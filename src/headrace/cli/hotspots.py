@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from urllib.parse import unquote, urlsplit
 
 import click
 from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.printable import printable
 from headrace.report.units import bytes_, percent, seconds
 from headrace.wire.hotspots import HotspotFile, HotspotView
 
@@ -22,7 +23,7 @@ def show(view: HotspotView) -> None:
     console.print(Text(headline(view)), soft_wrap=True)
     if not view.files:
         return
-    columns = _columns(console.width)
+    columns = _columns(console.width, view.url)
     console.print(heading(columns))
     for file in view.files[:MOST_FILES]:
         console.print(line(columns, file))
@@ -33,7 +34,7 @@ def show(view: HotspotView) -> None:
 
 def headline(view: HotspotView) -> str:
     """Return how an announcement is, in one line."""
-    named = f"{view.id} {view.url}"
+    named = f"{view.id} {printable(view.url)}"
     if view.state in ("planning", "gone", "failed", "lowering"):
         return f"{named}: {view.state}, {view.reason}"
     return f"{named}: {view.state}, {progress(view)}; {view.reason}"
@@ -62,7 +63,7 @@ class Progress:
             self._told = now
 
 
-def _columns(width: int) -> list[Column[HotspotFile]]:
+def _columns(width: int, url: str) -> list[Column[HotspotFile]]:
     columns: list[Column[HotspotFile]] = [
         Column(name="SIZE", width=8, right=True, cell=lambda file: bytes_(file.size)),
         Column(name="HOT", width=8, right=True, cell=lambda file: bytes_(file.hot_bytes)),
@@ -71,8 +72,15 @@ def _columns(width: int) -> list[Column[HotspotFile]]:
         Column(name="LIVE", width=5, right=True, cell=lambda file: str(file.live)),
         Column(name="STATE", width=9, cell=lambda file: file.state),
     ]
-    name: Callable[[HotspotFile], str] = lambda file: file.path  # noqa: E731
-    return [name_column("FILE", width - width_of(columns), name), *columns]
+    room = width - width_of(columns)
+    return [name_column("FILE", room, lambda file: _in_folder(file.path, url)), *columns]
+
+
+def _in_folder(path: str, url: str) -> str:
+    """Return a file's path in the folder that was announced, else from the store's root."""
+    folder = url if url.startswith("/") else unquote(urlsplit(url).path)
+    inside = path.removeprefix(f"{folder.strip('/')}/")
+    return inside if inside != path else f"/{path}"
 
 
 def _copies(file: HotspotFile) -> str:
@@ -81,4 +89,4 @@ def _copies(file: HotspotFile) -> str:
 
 def _why(file: HotspotFile) -> str:
     saved = f"; saves {seconds(file.saved_s)} of loading" if file.saved_s > 0 else ""
-    return f"{file.reason}{saved}"
+    return printable(f"{file.reason}{saved}")

@@ -12,6 +12,7 @@ from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.cli.hotspots import headline
 from headrace.cli.outputs import json_option
+from headrace.cli.printable import printable
 from headrace.core.errors import CallerError
 from headrace.report.document import write_json
 from headrace.report.units import percent, seconds
@@ -69,15 +70,18 @@ def _of_commands(release: str | None, json_file: str | None) -> int:
             "announced, and its copies are given back"
         )
     left: list[HotspotView] = []
-    is_clean = True
+    is_clean, is_held = True, False
     for path in journals(leases_folder()):
         try:
             with opened_desk(path) as desk:
-                left += desk.views().hotspots
+                found = desk.views().hotspots
                 is_clean &= desk.give_back()
+                left += [desk.view(one.id) for one in found]
         except JournalInUseError:
+            is_held = True
             click.echo(f"headrace: process {path.stem} holds copies, and runs", err=True)
-    _tell(Hotspots(hotspots=tuple(left)), json_file)
+    if left or json_file or not is_held:
+        _tell(Hotspots(hotspots=tuple(left)), json_file)
     if left and json_file != "-":
         said = "all of it is given back" if is_clean else "not all could be given back; try again"
         click.echo(f"headrace: left by commands that were killed; {said}", err=True)
@@ -93,7 +97,7 @@ def _print(found: Hotspots) -> None:
     console.print(heading(columns))
     for view in found.hotspots:
         console.print(line(columns, view))
-        console.print(Text(f"  ↳ {view.reason}", style="dim"), soft_wrap=True)
+        console.print(Text(f"  ↳ {printable(view.reason)}", style="dim"), soft_wrap=True)
 
 
 def _columns(width: int) -> list[Column[HotspotView]]:
@@ -102,7 +106,15 @@ def _columns(width: int) -> list[Column[HotspotView]]:
         Column(name="JOB", width=10, cell=lambda view: view.job or "–"),
         Column(name="RANKS", width=7, right=True, cell=lambda view: f"{view.world_size:,}"),
         Column(name="STATE", width=8, cell=lambda view: view.state),
-        Column(name="READY", width=6, right=True, cell=lambda view: percent(view.ready_share)),
-        Column(name="ENDS IN", width=8, right=True, cell=lambda view: seconds(view.expires_in_s)),
+        Column(name="READY", width=6, right=True, cell=_ready),
+        Column(name="ENDS IN", width=8, right=True, cell=_left),
     ]
     return [name_column("CHECKPOINT", width - width_of(columns), lambda view: view.url), *columns]
+
+
+def _ready(view: HotspotView) -> str:
+    return percent(view.ready_share) if view.state in ("intended", "raising", "held") else "–"
+
+
+def _left(view: HotspotView) -> str:
+    return "–" if view.state in ("lowering", "gone") else seconds(max(view.expires_in_s, 0.0))
