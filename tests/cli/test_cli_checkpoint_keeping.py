@@ -54,6 +54,7 @@ def test_a_pinned_one_stays_until_its_pin_is_removed(
     assert owner in error
     assert "for 2.00 h more" in error
     assert run(["checkpoint", "unpin", url, "--owner", owner]) == 0
+    assert capsys.readouterr().err == "removed 1 pin\n"
     assert run(["checkpoint", "prune", str(runs), "--keep", "1"]) == 0
     assert there(runs) == ["checkpoint-30"]
 
@@ -67,15 +68,21 @@ def test_all_pins_are_removed_if_that_is_asked_for(
     assert run(["checkpoint", "unpin", url]) == 2
     assert run(["checkpoint", "unpin", url, "--all", "--owner", "a"]) == 2
     assert run(["checkpoint", "unpin", url, "--all"]) == 0
-    assert "removed 2 pins" in capsys.readouterr().err
+    assert "removed 2 pins\n" in capsys.readouterr().err
     assert run(["checkpoint", "unpin", url, "--owner", "a"]) == 2
     assert "nobody has" in capsys.readouterr().err
+
+
+def test_a_damaged_one_can_be_pinned(runs: Path) -> None:
+    (runs / "checkpoint-10/model.safetensors").write_bytes(b"\xff" * 20)
+    assert run(["checkpoint", "pin", str(runs / "checkpoint-10")]) == 0
 
 
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
         (["pin", "checkpoint-40"], "checkpoint-40"),
+        (["pin", "."], "holds 3; name one"),
         (["pin", "checkpoint-10", "--owner", "../x"], "owner"),
         (["pin", "checkpoint-10", "--for", "soon"], "2h"),
         (["prune", ".", "--keep", "0"], "0"),

@@ -16,8 +16,15 @@ import pytest
 from safetensors.numpy import save
 
 from headrace.cli.main import run
+from headrace.cli.replications import Progress
 from headrace.controller.local import LocalController
-from headrace.wire.replication import SIGNALS
+from headrace.wire.replication import (
+    SIGNALS,
+    CopyState,
+    CopyView,
+    ReplicationView,
+    ReplicationWanted,
+)
 
 
 def save_checkpoint(root: Path, step: int, nbytes: int = 20_000) -> Path:
@@ -85,7 +92,7 @@ def test_a_dry_run_writes_nothing(
     ("options", "said"),
     [
         (["--budget", "10KB"], "256KiB"),
-        (["--eval-every", "often"], "no duration"),
+        (["--eval-every", "often"], "nor a number of steps"),
         (["--end"], "give --controller"),
         (["--budget", "1MB", "--controller", "http://127.0.0.1:1"], "--copy-budget"),
     ],
@@ -145,7 +152,7 @@ def test_a_controller_copies_goes_on_after_a_restart_and_ends(
     eventually(destination / "checkpoint-100/trainer_state.json")
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
-    process.communicate()
+    assert "the controller goes on with eval; the same with --end" in process.communicate()[1]
     assert run(["signal", "loss_spike", "--step", "150", "--source", str(source)]) == 0
     assert "heeded by eval" in capsys.readouterr().err
     assert run(["signal", "loss_spike", "--source", "/elsewhere"]) == 1
@@ -167,6 +174,35 @@ def test_a_signal_without_a_controller_is_left_at_the_root(
     (left,) = (tmp_path / SIGNALS).iterdir()
     assert json.loads(left.read_bytes())["kind"] == "quality_drop"
     assert "for whoever copies from there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("copying", "step-1: urgent, 50 % at 2.00 MB/s, 4.00 s left"),
+        ("publishing", "step-1: urgent, is moved into place"),
+    ],
+)
+def test_what_is_under_way_is_told(
+    state: CopyState, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = CopyView(
+        checkpoint="step-1",
+        step=1,
+        state=state,
+        reason="",
+        urgent="loss spike",
+        nbytes=16_000_000,
+        here_bytes=8_000_000,
+        sent_bytes=8_000_000,
+        bytes_per_s=2e6,
+        eta_s=4.0,
+        took_s=None,
+    )
+    wanted = ReplicationWanted(source="/a", destination="/b")
+    view = ReplicationView(name="r", wanted=wanted, since_at=0.0, checkpoints=(copy,))
+    Progress().tell(view, 0.0)
+    assert capsys.readouterr().err == f"headrace: {said}\n"
 
 
 def test_a_signal_needs_somebody_to_tell(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import click
 
 from headrace.checkpoint.above import open_above
+from headrace.checkpoint.find import open_checkpoint
 from headrace.checkpoint.pins import LEASE_S, Pin, new_lease, new_owner, pins, put_pin, remove_pin
 from headrace.checkpoint.retention import Pruned, prune
 from headrace.cli.durations import Duration
 from headrace.cli.outputs import json_option
-from headrace.core.errors import CallerError, NotFoundError
+from headrace.cli.printable import printable
+from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.report.document import write_json
 from headrace.report.units import seconds
 from headrace.storage.opening import open_storage
 
 
-@click.command("pin")
+@click.command("pin", short_help="Keep a checkpoint from being removed for a while.")
 @click.argument("url")
 @click.option("--owner", help="Whose pin it is; without it a name is made up, and printed.")
 @click.option(
@@ -40,6 +42,8 @@ def pin_command(*, url: str, owner: str | None, lease_s: float) -> int:
     """  # noqa: D301 - click reads the lone \b
     storage, name = open_above(url)
     with closing(storage):
+        with suppress(CorruptDataError):  # also one that is damaged may be worth keeping
+            open_checkpoint(storage, name)
         lease = new_lease(owner or new_owner(), lease_s)
         put_pin(storage, name, lease)
     click.echo(lease.owner)
@@ -68,11 +72,11 @@ def unpin_command(*, url: str, owner: str | None, everybody: bool) -> int:
             raise NotFoundError(f"{owner} has no pin of {url}; {_owners(found)}")
         for one in chosen:
             remove_pin(storage, name, one.lease.owner)
-    click.echo(f"removed {len(chosen)} pins", err=True)
+    click.echo(f"removed {len(chosen)} {'pin' if len(chosen) == 1 else 'pins'}", err=True)
     return 0
 
 
-@click.command("prune")
+@click.command("prune", short_help="Remove all but the newest checkpoints.")
 @click.argument("url")
 @click.option(
     "--keep",
@@ -105,11 +109,11 @@ def prune_command(*, url: str, keep: int, dry_run: bool, json_file: str | None) 
 
 def _print(found: Pruned, *, dry_run: bool) -> None:
     for path in found.removed:
-        click.echo(f"{'would be removed' if dry_run else 'removed'}: {path}")
+        click.echo(f"{'would be removed' if dry_run else 'removed'}: {printable(path)}")
     for path in found.read:
-        click.echo(f"stays, for somebody reads it: {path}")
+        click.echo(f"stays, for somebody reads it: {printable(path)}")
     for path in found.young:
-        click.echo(f"stays, for it may still be written: {path}")
+        click.echo(f"stays, for it may still be written: {printable(path)}")
     if not (found.removed or found.read or found.young):
         click.echo("headrace: nothing to remove", err=True)
 

@@ -44,7 +44,14 @@ class Period(click.ParamType[float | int]):
     ) -> float | int:
         """Return a number of steps as an int, a time as a float [s]."""
         text = str(value).strip()
-        return int(text) if text.isdigit() else float(Duration().convert(text, param, ctx))
+        if text.isdigit():
+            return int(text)
+        try:
+            return float(Duration().convert(text, param, ctx))
+        except click.BadParameter:
+            self.fail(
+                f"{value!r} is neither a time (90s, 15m, 2h, 1d) nor a number of steps", param, ctx
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,9 +213,15 @@ def _told(view: ReplicationView, options: Given, *, stopped: bool = False) -> in
     if options.json_file != "-":
         show(view)
     if stopped:
-        click.echo("headrace: stopped; call it again to go on where it was", err=True)
+        click.echo(f"headrace: {_after_stop(options)}", err=True)
         return INTERRUPTED
     if view.down and options.once:
         raise StorageError(view.down)
     failed = any(copy.state == "given-up" for copy in view.checkpoints)
     return 1 if options.once and failed else 0
+
+
+def _after_stop(options: Given) -> str:
+    if options.controller is None:
+        return "stopped; call it again to go on where it was"
+    return f"the controller goes on with {options.called}; the same with --end ends it"

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.printable import printable
 from headrace.report.units import bytes_, percent, seconds
 from headrace.wire.replication import CopyView, ReplicationView
 
@@ -30,7 +31,7 @@ def show(view: ReplicationView) -> None:
     for copy in view.checkpoints[-MOST_ROWS:]:
         console.print(line(columns, copy))
         for remark in _remarks(copy):
-            console.print(Text(f"  ↳ {remark}", style="dim"), soft_wrap=True)
+            console.print(Text(f"  ↳ {printable(remark)}", style="dim"), soft_wrap=True)
     if len(view.checkpoints) > MOST_ROWS:
         console.print(f"… and {len(view.checkpoints) - MOST_ROWS} older (--json tells all)")
 
@@ -91,17 +92,20 @@ def _is_news(copy: CopyView) -> bool:
 
 def _ended(copy: CopyView) -> str:
     if copy.state == "given-up":
-        return f"{copy.checkpoint} is not copied: {copy.reason}"
+        return printable(f"{copy.checkpoint} is not copied: {copy.reason}")
     took_s = copy.took_s or 0.0
     sent = f"{bytes_(copy.sent_bytes)} of {bytes_(copy.nbytes)} sent"
-    return f"{copy.checkpoint} is there: {sent} in {seconds(took_s)}"
+    return f"{printable(copy.checkpoint)} is there: {sent} in {seconds(took_s)}"
 
 
 def _progress(copy: CopyView) -> str:
+    name = printable(copy.checkpoint)
     left = f", {seconds(copy.eta_s)} left" if copy.eta_s is not None else ""
     share = percent(copy.here_bytes / max(1, copy.nbytes))
     urgent = "urgent, " if copy.urgent else ""
-    return f"{copy.checkpoint}: {urgent}{share} at {bytes_(copy.bytes_per_s)}/s{left}"
+    if copy.state == "publishing":
+        return f"{name}: {urgent}is moved into place"
+    return f"{name}: {urgent}{share} at {bytes_(copy.bytes_per_s)}/s{left}"
 
 
 def _columns(width: int) -> list[Column[CopyView]]:

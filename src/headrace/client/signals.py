@@ -108,8 +108,8 @@ def send_signal(
         return _tell_controller(endpoint, sent)
     if root is None:
         raise ConfigError(
-            "a signal needs somebody to tell: name a controller (controller=, "
-            f"${CONTROLLER_VARIABLE}) or the root of the checkpoints (source=, "
+            "a signal needs somebody to tell: name a controller (controller, "
+            f"${CONTROLLER_VARIABLE}) or the root of the checkpoints (source, "
             f"${CHECKPOINTS_VARIABLE})"
         )
     _leave_at_root(root, sent)
