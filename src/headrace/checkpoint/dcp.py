@@ -143,10 +143,7 @@ def files_of(
     others = {name.rpartition("/")[0] for name in infos if "/" in name and _is_stored(name)}
     names = [name for name in infos if name in lengths or _belongs(name, others)]
     shown = [name for name in sorted(names) if name not in last] + [n for n in last if n in infos]
-    return tuple(
-        CheckpointFile(path=n, size=infos[n].size, version=infos[n].version, role=_role(n))
-        for n in shown
-    )
+    return tuple(CheckpointFile.of(infos[name], _role(name)) for name in shown)
 
 
 def needed_lengths(storage: Storage, path: str, metadata: Sequence[FileInfo]) -> dict[str, int]:

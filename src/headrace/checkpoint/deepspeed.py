@@ -75,9 +75,7 @@ class DeepSpeedLayout:
             layout=self.name,
             step=_step(tag),
             files=tuple(
-                CheckpointFile(
-                    path=info.path, size=info.size, version=info.version, role=_role(info.path)
-                )
+                CheckpointFile.of(info, _role(info.path))
                 for info in folder.files
                 if not is_hidden(info.path)
             ),

@@ -106,7 +106,7 @@ def find_checkpoints(
             taken |= paths
         if on_folder is not None:
             on_folder(done, len(listing.paths))
-    return sorted(found, key=lambda one: (-1 if one.step is None else one.step, one.path))
+    return sorted(found, key=lambda one: (one.step_order, one.path))
 
 
 def layout_of(checkpoint: Checkpoint) -> Layout:
@@ -173,9 +173,7 @@ def _damaged(layout: Layout, folder: Folder, error: CorruptDataError) -> Checkpo
         layout=layout.name,
         step=step_of(folder.path),
         files=tuple(
-            CheckpointFile(path=info.path, size=info.size, version=info.version, role="other")
-            for info in folder.files
-            if "/" not in info.path
+            CheckpointFile.of(info, "other") for info in folder.files if "/" not in info.path
         ),
         missing=str(error),
     )

@@ -196,10 +196,7 @@ def _marker_last(
     infos: Iterable[FileInfo], marker: str | None, weights: set[str]
 ) -> tuple[CheckpointFile, ...]:
     ordered = sorted(infos, key=lambda info: (info.path == marker, info.path))
-    return tuple(
-        CheckpointFile(path=i.path, size=i.size, version=i.version, role=_role(i.path, weights))
-        for i in ordered
-    )
+    return tuple(CheckpointFile.of(info, _role(info.path, weights)) for info in ordered)
 
 
 def _shards_below(

@@ -40,6 +40,11 @@ class CheckpointFile:
 
     role: Role
 
+    @classmethod
+    def of(cls, info: FileInfo, role: Role) -> CheckpointFile:
+        """Return a file that was listed; its path there is relative to the checkpoint's folder."""
+        return cls(path=info.path, size=info.size, version=info.version, role=role)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pointer:
@@ -80,6 +85,11 @@ class Checkpoint:
     def complete(self) -> bool:
         """Whether it can be read."""
         return not self.missing
+
+    @property
+    def step_order(self) -> int:
+        """What sorts checkpoints, the newest last: the step; -1 where its name tells none."""
+        return -1 if self.step is None else self.step
 
     @property
     def nbytes(self) -> int:

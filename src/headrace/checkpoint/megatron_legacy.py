@@ -63,9 +63,7 @@ class MegatronLegacyLayout:
             layout=self.name,
             step=iteration,
             files=tuple(
-                CheckpointFile(
-                    path=info.path, size=info.size, version=info.version, role=_role(info.path)
-                )
+                CheckpointFile.of(info, _role(info.path))
                 for info in folder.files
                 if not is_hidden(info.path)
             ),

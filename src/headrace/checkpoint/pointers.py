@@ -6,8 +6,8 @@ that the pointer names is complete, and so is what was there before it.
 
 from __future__ import annotations
 
-from headrace.checkpoint.layout import Folder, Pointer
-from headrace.core.errors import CorruptDataError
+from headrace.checkpoint.layout import Checkpoint, Folder, Pointer
+from headrace.core.errors import CorruptDataError, NotFoundError
 from headrace.storage.paths import join
 from headrace.storage.port import Storage
 
@@ -43,6 +43,25 @@ def read_pointer(storage: Storage, folder: Folder, name: str) -> str | None:
         return storage.read(path, 0, info.size).decode().strip()
     except UnicodeDecodeError as error:
         raise CorruptDataError(f"{path} is no text, it should hold one name") from error
+
+
+def is_pointed_to(storage: Storage, checkpoint: Checkpoint) -> bool:
+    """Tell whether the pointer beside a checkpoint names it: who starts anew would read it.
+
+    Args:
+        storage: Where the checkpoint is, or its copy.
+        checkpoint: Its path is relative to the store's root.
+
+    Raises:
+        StorageError: the pointer cannot be read.
+    """
+    pointer = checkpoint.pointer
+    if pointer is None:
+        return False
+    try:
+        return storage.read(pointer.path).strip() == pointer.content.strip()
+    except NotFoundError:
+        return False
 
 
 def _beside(folder: Folder, name: str) -> str:

@@ -26,6 +26,7 @@ from headrace.checkpoint.pins import (
     removals,
     store_time,
 )
+from headrace.checkpoint.pointers import is_pointed_to
 from headrace.core.errors import CallerError, NotFoundError
 from headrace.storage.port import Storage
 
@@ -74,7 +75,7 @@ def prune(
         for one in find_checkpoints(storage, root)
         if below or one.path.rpartition("/")[0] == root.strip("/")
     ]
-    surplus = [one for one in superseded(found, keep) if not _is_named(storage, one)]
+    surplus = [one for one in superseded(found, keep) if not is_pointed_to(storage, one)]
     begun = removals(storage, {root, *(one.path.rpartition("/")[0] for one in found)})
     unfinished = [one for one in surplus if not one.complete and one.path not in begun]
     young = [one.path for one in unfinished if _is_young(storage, one.path)]
@@ -160,33 +161,18 @@ def _outermost(found: Sequence[Checkpoint]) -> Iterator[Checkpoint]:
 
 
 def _superseded_in(folder: Sequence[Checkpoint], keep: int) -> list[Checkpoint]:
-    steps = sorted((_step(one) for one in folder if one.complete), reverse=True)
+    steps = sorted((one.step_order for one in folder if one.complete), reverse=True)
     if not steps:
         return []
     oldest_kept = steps[min(keep, len(steps)) - 1]
-    old = [one for one in folder if one.complete and _step(one) < oldest_kept]
-    unfinished = [one for one in folder if _lacks_marker(one) and _step(one) < steps[0]]
-    return sorted(old + unfinished, key=_step)
-
-
-def _step(checkpoint: Checkpoint) -> int:
-    return -1 if checkpoint.step is None else checkpoint.step
+    old = [one for one in folder if one.complete and one.step_order < oldest_kept]
+    unfinished = [one for one in folder if _lacks_marker(one) and one.step_order < steps[0]]
+    return sorted(old + unfinished, key=lambda one: one.step_order)
 
 
 def _lacks_marker(checkpoint: Checkpoint) -> bool:
     marker = checkpoint.marker
     return marker is not None and all(file.path != marker for file in checkpoint.files)
-
-
-def _is_named(storage: Storage, checkpoint: Checkpoint) -> bool:
-    """Tell whether the pointer beside it names it: who starts anew would read it."""
-    pointer = checkpoint.pointer
-    if pointer is None:
-        return False
-    try:
-        return storage.read(pointer.path).strip() == pointer.content.strip()
-    except NotFoundError:
-        return False
 
 
 def _is_young(storage: Storage, path: str) -> bool:

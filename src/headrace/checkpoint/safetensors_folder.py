@@ -54,10 +54,7 @@ class SafetensorsLayout:
             path=folder.path,
             layout=self.name,
             step=step_of(folder.path),
-            files=tuple(
-                CheckpointFile(path=info.path, size=info.size, version=info.version, role="weights")
-                for info in found
-            ),
+            files=tuple(CheckpointFile.of(info, "weights") for info in found),
             missing=shortfall(storage, folder.path, found),
         )
 

@@ -18,7 +18,6 @@ is simply repeated. One process at a time publishes a checkpoint.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +26,8 @@ import msgspec
 from headrace.checkpoint.arriving import arriving_path
 from headrace.checkpoint.layout import Checkpoint
 from headrace.checkpoint.manifest import FileDigests, encode_manifest, manifest_path
-from headrace.core.errors import CallerError, NotFoundError, StaleError
+from headrace.checkpoint.pointers import is_pointed_to
+from headrace.core.errors import CallerError, StaleError
 from headrace.storage.port import Storage
 from headrace.transfer.assembling import assemble
 from headrace.transfer.chunk import part_path
@@ -252,12 +252,9 @@ class _Publishing:
 
     def _unpoint(self) -> None:
         """Remove the pointer if it names this checkpoint, which nothing else completes."""
-        pointer = self._publication.checkpoint.pointer
-        if pointer is None:
-            return
-        with contextlib.suppress(NotFoundError):
-            if self._destination.read(pointer.path).strip() == pointer.content.strip():
-                self._destination.delete(pointer.path)
+        checkpoint = self._publication.checkpoint
+        if checkpoint.pointer is not None and is_pointed_to(self._destination, checkpoint):
+            self._destination.delete(checkpoint.pointer.path)
 
     def _point(self) -> None:
         pointer = self._publication.checkpoint.pointer

@@ -119,8 +119,10 @@ class HotspotView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hotspots(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of ``GET /v1/hotspots``: those that hold copies or are about to, newest first; their
-    files are told only by ``GET /v1/hotspots/{id}``."""
+    """Answer of ``GET /v1/hotspots``: those that hold copies or are about to, newest first.
+
+    Their files are told only by ``GET /v1/hotspots/{id}``.
+    """
 
     hotspots: tuple[HotspotView, ...]
 

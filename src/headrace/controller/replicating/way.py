@@ -124,7 +124,8 @@ class Way:
         """
         checkpoint = self._checkpoint(path)
         manifest = noted_at(self.source, path)
-        folders = [one.path for one in sorted(self._held, key=_step, reverse=True)]
+        newest_first = sorted(self._held, key=lambda one: -one.step_order)
+        folders = [one.path for one in newest_first]
         held = held_chunks(self.destination, folders) if manifest.files else {}
         wanted = set(files)
         plans = [
@@ -177,7 +178,7 @@ class Way:
         # The pointer must not move back: of those that move it only one is published at a time.
         with nullcontext() if checkpoint.pointer is None else self._pointing:
             publish(self._publication(checkpoint), self.destination)
-            self._pointed_step = max(self._pointed_step, _step(checkpoint))
+            self._pointed_step = max(self._pointed_step, checkpoint.step_order)
         self.forget(path)
 
     def forget(self, path: str) -> None:
@@ -258,12 +259,12 @@ class Way:
         whole = [plan for plan in plans if plan is not None]
         if [plan.file for plan in whole] != list(checkpoint.files):
             raise StaleError(f"{self.source.url}/{checkpoint.path} changed while it was copied")
+        newest = max((one.step_order for one in self._held), default=-1)
         return Publication(
             route=self._route(checkpoint.path),
             checkpoint=checkpoint,
             plans=whole,
-            move_pointer=_step(checkpoint) >= max(map(_step, self._held), default=-1)
-            and _step(checkpoint) >= self._pointed_step,
+            move_pointer=checkpoint.step_order >= max(newest, self._pointed_step),
         )
 
     def _checkpoint(self, path: str) -> Checkpoint:
@@ -293,10 +294,6 @@ def _holds(outer: str, inner: str) -> bool:
     if "://" in outer and "://" in inner:
         return StoreAddress.parse(outer).holds(StoreAddress.parse(inner))
     return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
-
-
-def _step(checkpoint: Checkpoint) -> int:
-    return -1 if checkpoint.step is None else checkpoint.step
 
 
 def _described(found: Checkpoint | Damaged) -> SeenCheckpoint:
