@@ -104,6 +104,15 @@ def test_a_wrong_call_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [["--once"], ["--dry-run"]])
+def test_a_destination_in_the_source_is_refused_before_it_is_made(
+    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["replicate", str(tmp_path), str(tmp_path / "copies"), *options]) == 2
+    assert "name another folder" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_source_that_is_not_there_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,8 +25,10 @@ from roots_for_tests import (
 )
 
 from headrace.checkpoint.pins import new_lease, put_pin, remove_pin
+from headrace.checkpoint.retention import prune
 from headrace.controller.journal import Journal
-from headrace.controller.replicating.way import Way, _require_apart
+from headrace.controller.replicating.destination import require_apart
+from headrace.controller.replicating.way import Way
 from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
@@ -131,6 +133,59 @@ def test_a_checkpoint_deleted_while_it_is_copied_is_given_up(roots: tuple[Path, 
         save_checkpoint(source, 200)
         eventually(lambda: state_of(running.view("r"), 200)[0] == "published")
     assert not (destination / "checkpoint-100").exists()
+
+
+class TestASourceWhoseRetentionGoesOn:
+    """It keeps the newest checkpoint only."""
+
+    def test_leaves_what_is_copied_until_it_arrived(self, roots: tuple[Path, Path]) -> None:
+        source, destination = roots
+        folder = save_checkpoint(source, 100, shards=6, nbytes=1 << 20)
+        before = content(folder)
+        with replicating(bytes_per_s=4 << 20) as running:
+            running.begin("r", wanted(source, destination))
+            eventually(
+                lambda: any(one.sent_bytes > 2 << 20 for one in running.view("r").checkpoints)
+            )
+            save_checkpoint(source, 200)
+            assert prune(LocalStorage(source), keep=1).read == ("checkpoint-100",)
+            eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+            assert prune(LocalStorage(source), keep=1).removed == ("checkpoint-100",)
+        assert content(destination / "checkpoint-100") == before
+
+    def test_is_not_held_up_by_what_is_not_copied_any_more(self, roots: tuple[Path, Path]) -> None:
+        source, destination = roots
+        save_checkpoint(source, 100, shards=6, nbytes=1 << 20)
+        with replicating(bytes_per_s=1 << 20) as running:
+            running.begin("r", wanted(source, destination))
+            eventually(lambda: any(one.sent_bytes for one in running.view("r").checkpoints))
+            save_checkpoint(source, 200)
+            eventually(lambda: state_of(running.view("r"), 100)[0] == "skipped")
+            eventually(lambda: prune(LocalStorage(source), keep=1).removed != ())
+
+    def test_is_not_held_up_by_one_that_ended(self, roots: tuple[Path, Path]) -> None:
+        source, destination = roots
+        save_checkpoint(source, 100, shards=6, nbytes=1 << 20)
+        with replicating(bytes_per_s=1 << 20) as running:
+            running.begin("r", wanted(source, destination))
+            eventually(lambda: any(one.sent_bytes for one in running.view("r").checkpoints))
+        save_checkpoint(source, 200)
+        eventually(lambda: prune(LocalStorage(source), keep=1).removed != ())
+
+    def test_may_be_closed_to_who_copies(self, roots: tuple[Path, Path]) -> None:
+        source, destination = roots
+        save_checkpoint(source, 100)
+
+        class ReadOnly(LocalStorage):
+            def write(self, path: str, data: bytes) -> FileInfo:
+                raise StorageError(f"{path} cannot be written; ask whose it is")
+
+        def opened(url: str) -> Storage:
+            return ReadOnly(url) if url == str(source) else open_storage(url)
+
+        with replicating(open_store=opened) as running:
+            running.begin("r", wanted(source, destination, once=True))
+            assert state_of(running.wait_over("r", 20.0), 100)[0] == "published"
 
 
 def test_a_source_that_vanishes_is_waited_for(roots: tuple[Path, Path]) -> None:
@@ -316,9 +371,9 @@ def test_a_root_in_the_other_is_refused(tmp_path: Path, one: str, other: str) ->
 
 def test_hdfs_roots_in_each_other_are_known_however_they_are_written() -> None:
     with pytest.raises(CallerError, match="a root of their own"):
-        _require_apart("hdfs://nn:8020/ckpt", "hdfs://nn/ckpt//eval/")
-    _require_apart("hdfs://nn:8020/ckpt", "hdfs://nn:8020/ckpt-eval")
-    _require_apart("hdfs://nn:8020/ckpt", "/ckpt")
+        require_apart("hdfs://nn:8020/ckpt", "hdfs://nn/ckpt//eval/")
+    require_apart("hdfs://nn:8020/ckpt", "hdfs://nn:8020/ckpt-eval")
+    require_apart("hdfs://nn:8020/ckpt", "/ckpt")
 
 
 def test_terms_may_change_and_roots_may_not(roots: tuple[Path, Path]) -> None:

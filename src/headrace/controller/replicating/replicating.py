@@ -21,6 +21,7 @@ import msgspec
 from headrace.controller.journal import ANSWER_S, Journal
 from headrace.controller.replicating.agents import AgentPool
 from headrace.controller.replicating.crew import Crew
+from headrace.controller.replicating.destination import opened_or_made
 from headrace.controller.replicating.progress import Progress
 from headrace.controller.replicating.rows import (
     ReplicationRow,
@@ -281,7 +282,7 @@ class Replicating:
         row, open_store = replication.row, self._config.open_store
         with ExitStack() as opened:
             source = opened.enter_context(closing(open_store(row.wanted.source)))
-            destination = _opened_or_made(row.wanted.destination, open_store)
+            destination = opened_or_made(row.wanted.destination, source.url, open_store)
             opened.enter_context(closing(destination))
             way = Way(row.name, source, destination)
             watch = Watch(
@@ -434,28 +435,10 @@ class Replicating:
 
     def _find(self, name: str) -> _Replication:
         if name not in self._replications:
-            known = ", ".join(self._replications) or "none"
-            raise NotFoundError(f"no replication {name!r} here; there are: {known}")
+            known = ", ".join(self._replications)
+            there = f"there are: {known}" if known else "there is none at all"
+            raise NotFoundError(f"no replication {name!r} here; {there}")
         return self._replications[name]
-
-
-def _opened_or_made(url: str, open_store: Callable[[str], Storage]) -> Storage:
-    """Open a destination; where only it itself is missing, make it.
-
-    Raises:
-        NotFoundError: the folder that it is to be in is not there either.
-    """
-    try:
-        return open_store(url)
-    except NotFoundError:
-        parent, _, name = url.rstrip("/").rpartition("/")
-        if not name:
-            raise
-        with closing(open_store(parent or "/")) as above:
-            path = f"{name}/.headrace/begun"
-            above.write(path, b"")
-            above.delete(path)
-        return open_store(url)
 
 
 def _is_of(source: str, replication: _Replication) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from tempfile import TemporaryDirectory
 
 from headrace.controller.replicating.crew import Crew
+from headrace.controller.replicating.destination import folder_above
 from headrace.controller.replicating.progress import Progress
 from headrace.controller.replicating.rows import terms_of
 from headrace.controller.replicating.sharing import SharedBudget
@@ -47,11 +48,14 @@ def tried(name: str, wanted: ReplicationWanted) -> ReplicationView:
 
 def _way(name: str, wanted: ReplicationWanted, empty: str) -> Way:
     """Open both stores; a destination that is not there yet is as good as an empty one."""
-    source = open_storage(wanted.source)
-    try:
-        return Way(name, source, open_storage(wanted.destination))
-    except NotFoundError:
-        return Way(name, source, open_storage(empty))
-    except BaseException:
-        source.close()
-        raise
+    with ExitStack() as opened:
+        source = opened.enter_context(closing(open_storage(wanted.source)))
+        try:
+            destination = open_storage(wanted.destination)
+        except NotFoundError:
+            with folder_above(wanted.destination, source.url, open_storage):
+                destination = open_storage(empty)
+        opened.enter_context(closing(destination))
+        way = Way(name, source, destination)
+        opened.pop_all()
+    return way

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from headrace.checkpoint.layout import Checkpoint
 from headrace.checkpoint.pins import pins
 from headrace.checkpoint.retention import prune
+from headrace.controller.replicating.destination import require_apart
+from headrace.controller.replicating.sourcepins import OWNER_PREFIX, SourcePins
 from headrace.controller.replicating.watching import Damaged, RootWatcher
-from headrace.core.errors import CallerError, NotFoundError, StaleError
+from headrace.core.errors import NotFoundError, StaleError
 from headrace.policy.replication.events import (
     Chunk,
     CopyKey,
@@ -22,7 +24,6 @@ from headrace.policy.replication.events import (
     SeenCheckpoint,
     SeenFile,
 )
-from headrace.storage.address import StoreAddress
 from headrace.storage.port import Storage
 from headrace.transfer.chunk import ChunkTask
 from headrace.transfer.group import grouped
@@ -55,11 +56,12 @@ class Way:
     """
 
     def __init__(self, name: str, source: Storage, destination: Storage) -> None:
-        _require_apart(source.url, destination.url)
+        require_apart(source.url, destination.url)
         self.name = name
         self.source, self.destination = source, destination
         self._source_root = RootWatcher(source)
         self._destination_root = RootWatcher(destination)
+        self._pins = SourcePins(source, destination.url)
         self._lock = threading.Lock()
         self._pointing = threading.Lock()
         self._pointed_step = -1
@@ -91,11 +93,13 @@ class Way:
         there = {one.path for one in found}
         self._same = {path: one for path, one in self._same.items() if path in there}
         self._described = {path: one for path, one in self._described.items() if path in there}
+        described = tuple(self._describe_held(one, seen.get(one.path)) for one in held)
+        self._pins.release_others(there - {one.path for one in described if one.is_copy})
         return Listed(
             replication=self.name,
             looked_at=now,
             seen=tuple(self._describe(one) for one in found),
-            held=tuple(self._describe_held(one, seen.get(one.path)) for one in held),
+            held=described,
         )
 
     def tidy(self) -> dict[str, int]:
@@ -149,7 +153,7 @@ class Way:
         )
 
     def tasks(self, path: str, chunk: str) -> tuple[ChunkTask, ...]:
-        """Return what a chunk consists of.
+        """Return what a chunk consists of; its checkpoint is pinned at the source from then on.
 
         Raises:
             StaleError: the checkpoint is not there any more.
@@ -158,7 +162,9 @@ class Way:
             planned = self._planned.get(path)
             if planned is None or chunk not in planned.groups:
                 raise StaleError(f"{self.source.url}/{path} is not there any more")
-            return planned.groups[chunk]
+            tasks = planned.groups[chunk]
+        self._pins.hold(path)
+        return tasks
 
     def chunk_is_done(self, path: str, chunk: str) -> None:
         """Forget a chunk that is staged."""
@@ -182,9 +188,10 @@ class Way:
         self.forget(path)
 
     def forget(self, path: str) -> None:
-        """Forget how a checkpoint was cut."""
+        """Forget how a checkpoint was cut; the source may remove it."""
         with self._lock:
             self._planned.pop(path, None)
+        self._pins.release(path)
 
     def unstage(self, path: str) -> None:
         """Remove what was staged of a checkpoint.
@@ -216,10 +223,15 @@ class Way:
         with self._lock:
             held = [one.path for one in self._held]
         found = pins(self.destination, held)
-        return frozenset((pin.checkpoint, pin.lease.owner) for pin in found if pin.counts)
+        return frozenset(
+            (pin.checkpoint, pin.lease.owner)
+            for pin in found
+            if pin.counts and not pin.lease.owner.startswith(OWNER_PREFIX)
+        )
 
     def close(self) -> None:
-        """Close both stores."""
+        """Remove the pins, and close both stores."""
+        self._pins.release_others(frozenset())
         self.source.close()
         self.destination.close()
 
@@ -275,25 +287,6 @@ class Way:
 
     def _route(self, path: str) -> Route:
         return Route(source=self.source.url, destination=self.destination.url, checkpoint=path)
-
-
-def _require_apart(source: str, destination: str) -> None:
-    """Refuse roots of which one holds the other.
-
-    Copies would be taken for checkpoints of the source, and retention would remove those.
-    """
-    for outer, inner in ((source, destination), (destination, source)):
-        if _holds(outer, inner):
-            raise CallerError(
-                f"{inner} is or lies in {outer}, and copies go to a root of their own; name "
-                "another folder"
-            )
-
-
-def _holds(outer: str, inner: str) -> bool:
-    if "://" in outer and "://" in inner:
-        return StoreAddress.parse(outer).holds(StoreAddress.parse(inner))
-    return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _described(found: Checkpoint | Damaged) -> SeenCheckpoint:
