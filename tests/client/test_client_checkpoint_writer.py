@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
@@ -54,8 +55,10 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("streams", [1, 3])
 def test_torch_s_own_reader_reads_what_was_written(tmp_path: Path, streams: int) -> None:
     save(random_state(), tmp_path / "a" / "step-7", streams=streams)
-    shards = [f"__0_{number}.distcp" for number in range(streams)]
-    assert names(tmp_path / "a" / "step-7") == [MANIFEST, ".metadata", *shards]
+    manifest, metadata, *shards = names(tmp_path / "a" / "step-7")
+    assert (manifest, metadata) == (MANIFEST, ".metadata")
+    assert [name[:5] for name in shards] == [f"__0_{number}" for number in range(streams)]
+    assert all(name.endswith(".distcp") for name in shards)
     loaded = blank_state()
     dcp.load(loaded, checkpoint_id=tmp_path / "a" / "step-7", no_dist=True)
     assert same(loaded, random_state())
@@ -97,7 +100,8 @@ def test_extensions_transform_what_is_saved(tmp_path: Path) -> None:
 
 def test_only_the_part_of_a_memory_that_a_tensor_shows_is_saved(tmp_path: Path) -> None:
     save({"a": torch.zeros(1_000_000)[3:5]}, tmp_path / "it")
-    assert (tmp_path / "it" / "__0_0.distcp").stat().st_size < 10_000
+    (file,) = (tmp_path / "it").glob("__0_0-*.distcp")
+    assert file.stat().st_size < 10_000
 
 
 def test_the_manifest_has_the_digests_of_all_files(tmp_path: Path) -> None:
@@ -105,7 +109,7 @@ def test_the_manifest_has_the_digests_of_all_files(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     manifest = read_manifest(storage, "it")
     assert manifest is not None
-    assert sorted(manifest.files) == ["__0_0.distcp", "__0_1.distcp"]
+    assert sorted(manifest.files) == names(tmp_path / "it")[2:]
     for name, noted in manifest.files.items():
         info = storage.stat(f"it/{name}")
         assert manifest.note(name, size=info.size, version=info.version) == noted
@@ -162,7 +166,59 @@ def test_what_a_save_that_failed_left_is_gone_after_the_next_one(tmp_path: Path)
     for number in range(5):
         (folder / f"__{number}_0.distcp").write_bytes(b"left")
     save({"a": torch.ones(3)}, folder)
-    assert names(folder) == [MANIFEST, ".metadata", "__0_0.distcp"]
+    manifest, metadata, shard = names(folder)
+    assert (manifest, metadata, shard[:6]) == (MANIFEST, ".metadata", "__0_0-")
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_two_saves_to_one_folder_never_mix_their_numbers(tmp_path: Path, ends: bool) -> None:
+    """As where a job is started again while a rank of the one before hangs in a write."""
+
+    class Overtaken(CheckpointWriter):
+        def write_data(self, plan: Any, planner: Any) -> Any:
+            save({"a": torch.ones(3)}, tmp_path / "it")
+            return super().write_data(plan, planner)
+
+        def finish(self, **results: Any) -> None:
+            assert float(loaded()["a"][0]) == 1
+            if not ends:
+                raise StorageError("it ends here")
+            super().finish(**results)
+
+    def loaded() -> dict[str, torch.Tensor]:
+        state = {"a": torch.zeros(3)}
+        dcp.load(state, storage_reader=CheckpointReader(tmp_path / "it"), no_dist=True)
+        return state
+
+    with (
+        contextlib.nullcontext() if ends else pytest.raises(CheckpointException, match="ends here")
+    ):
+        writer = Overtaken(tmp_path / "it")
+        dcp.save({"a": torch.full((3,), 2.0)}, storage_writer=writer, no_dist=True)
+    assert float(loaded()["a"][0]) == (2 if ends else 1)
+    save({"a": torch.ones(3)}, tmp_path / "it")
+    assert len(names(tmp_path / "it")) == 3
+
+
+def test_a_save_removes_nothing_of_one_that_goes_on(tmp_path: Path) -> None:
+    class Overtaking(CheckpointWriter):
+        def write_data(self, plan: Any, planner: Any) -> Any:
+            (tmp_path / "it" / "__0_0-of-another.distcp").write_bytes(b"its")
+            return super().write_data(plan, planner)
+
+    (tmp_path / "it").mkdir()
+    dcp.save({"a": torch.ones(3)}, storage_writer=Overtaking(tmp_path / "it"), no_dist=True)
+    assert "__0_0-of-another.distcp" in names(tmp_path / "it")
+
+
+def test_each_save_of_a_writer_has_names_of_its_own(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path / "it")
+    shards = set()
+    for _ in range(3):
+        dcp.save({"a": torch.ones(3)}, storage_writer=writer, no_dist=True)
+        shards.add(names(tmp_path / "it")[2])
+    assert len(shards) == 3
+    assert len(names(tmp_path / "it")) == 3
 
 
 def test_a_checkpoint_is_not_written_over_unless_it_may(tmp_path: Path) -> None:
@@ -246,7 +302,7 @@ def test_a_file_that_the_coordinator_does_not_see_is_an_error(
     finish = CheckpointWriter.finish
 
     def lose(writer: CheckpointWriter, **results: Any) -> None:
-        (tmp_path / "it" / "__0_0.distcp").unlink()
+        next((tmp_path / "it").glob("__0_0-*.distcp")).unlink()
         finish(writer, **results)
 
     monkeypatch.setattr(CheckpointWriter, "finish", lose)

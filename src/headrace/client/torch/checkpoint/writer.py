@@ -9,7 +9,7 @@ import pickle
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,9 +68,9 @@ class CheckpointWriter(StorageWriter):
     """Writes a checkpoint of ``torch.distributed.checkpoint`` to any store.
 
     ``dcp.save(state_dict, storage_writer=CheckpointWriter("hdfs:///runs/7/step-1000"))``. The
-    files are those that torch writes itself. Nobody sees the checkpoint before all of it is
-    durable; saved over an older one, that one is whole until the new one takes its place in one
-    step. For one save at a time.
+    files are those that torch writes itself, but for names that no other save gives to its files.
+    Nobody sees the checkpoint before all of it is durable; saved over an older one, that one is
+    whole until the new one takes its place in one step. For one save at a time.
     """
 
     def __init__(
@@ -117,7 +117,9 @@ class CheckpointWriter(StorageWriter):
         self._announced: AnnouncedSave | None = None
         self._transforms = _StorageWriterTransforms(extensions)
         self._place: Place | None = None
-        self._save_id = str(uuid.uuid4())
+        self._save_id = ""
+        self._before: tuple[str, ...] = ()
+        """Shards that were there when the save began."""
         self._alone: int | None = None
         self._statistics = WriterStatistics()
 
@@ -140,7 +142,6 @@ class CheckpointWriter(StorageWriter):
         self.close()
         if checkpoint_id:
             self._url = os.fspath(checkpoint_id)
-        self._save_id = str(uuid.uuid4())
 
     def storage_meta(self) -> StorageMeta:
         """Return what metadata says of the save itself."""
@@ -154,7 +155,7 @@ class CheckpointWriter(StorageWriter):
         use_collectives: bool = True,
         **kwargs: Any,  # noqa: ARG002 - torch looks for the name and gives more in time
     ) -> None:
-        """Take note of whether this rank saves by itself, without the others.
+        """Begin a save; take note of whether this rank saves by itself, without the others.
 
         Raises:
             CallerError: it does, so that nobody knows when all are done, and a pointer is to move.
@@ -165,6 +166,7 @@ class CheckpointWriter(StorageWriter):
                 "or without pointer and keep"
             )
         self._alone = None if use_collectives else rank
+        self._save_id = str(uuid.uuid4())
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Return the plan, with the names of files where no coordinator gives them."""
@@ -238,7 +240,7 @@ class CheckpointWriter(StorageWriter):
         if self._pointer is not None:
             self._point(place, self._pointer)
         self._end_announcement()
-        self._remove_others(place, files)
+        self._remove_others(place)
         if self._keep is not None:
             self._remove_older(place, self._keep)
 
@@ -263,22 +265,24 @@ class CheckpointWriter(StorageWriter):
         return self._place
 
     def _ending(self) -> str:
-        """Return how files' names end: as torch's do, unless a checkpoint has these names.
+        """Return how files' names end: as those of no other save, be it one that goes on as well.
 
         Raises:
             CallerError: there is a checkpoint, and it is not to be written over.
         """
         place = self._opened()
-        try:
-            place.storage.stat(place.path(self._marker))
-        except NotFoundError:
-            return f"{{}}{SHARD_SUFFIX}"
         if not self._overwrite:
+            self._require_nothing(place)
+        self._before = tuple(name for name, _ in self._shards(place))
+        return f"{{}}-{self._save_id[:8]}{SHARD_SUFFIX}"
+
+    def _require_nothing(self, place: Place) -> None:
+        with contextlib.suppress(NotFoundError):
+            place.storage.stat(place.path(self._marker))
             raise CallerError(
                 f"{self._url} holds a checkpoint already; name another folder, or give "
                 "overwrite=True"
             )
-        return f"{{}}-{self._save_id[:8]}{SHARD_SUFFIX}"
 
     def _announce(self, nbytes: int) -> float | None:
         """Return the rate that all ranks together may take; None: no limit [B/s]."""
@@ -322,12 +326,11 @@ class CheckpointWriter(StorageWriter):
                 if name.endswith(SHARD_SUFFIX) and "/" not in name:
                     yield name, info.size
 
-    def _remove_others(self, place: Place, files: Iterable[str]) -> None:
+    def _remove_others(self, place: Place) -> None:
         """Remove shards of the checkpoint that was written over, and of saves that failed."""
         own = "__" if self._alone is None else f"__{self._alone}_"
-        named = set(files)
-        for name, _ in list(self._shards(place)):
-            if name not in named and name.startswith(own):
+        for name in self._before:
+            if name.startswith(own):
                 try:
                     place.storage.delete(place.path(name))
                 except HeadraceError as error:
