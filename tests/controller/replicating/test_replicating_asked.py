@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from roots_for_tests import content, eventually, replicating, save_checkpoint, wanted
+from roots_for_tests import replicating, wanted
 
 from headrace.controller.journal import Journal
 
@@ -41,18 +41,11 @@ def test_what_was_begun_or_ended_survives_a_kill_right_after_the_answer(
         assert rows_after_a_kill(journal, tmp_path / "ended") == 0
 
 
-def test_one_that_ends_before_anything_of_it_was_done_leaves_nothing_behind(
-    roots: tuple[Path, Path],
-) -> None:
-    source, destination = roots
-    folder = save_checkpoint(source, 100)
+def test_what_is_ended_next_is_known_to_have_begun(roots: tuple[Path, Path]) -> None:
     with replicating() as running:
         with running._lock:  # its thread handles nothing meanwhile
-            running.begin("r", wanted(source, destination))
-            running.begin("r", wanted(source, destination, keep=3))
-            running.end("r")
-        eventually(running._events.empty)
+            running.begin("r", wanted(*roots))
+            running.begin("r", wanted(*roots, keep=3))
+            assert running._replicator.pairs["r"].terms.keep == 3
+        running.end("r")
         assert list(running._replicator.pairs) == []
-        running.begin("r", wanted(source, destination, once=True))
-        assert running.wait_over("r", 20.0).over
-    assert content(destination / folder.name) == content(folder)
