@@ -106,13 +106,36 @@ def test_a_controller_that_hangs_holds_training_up_for_a_few_seconds_only(
     assert "no answer in time" in told.error
 
 
-def test_a_checkpoint_that_cannot_be_read_is_not_ready(folder: Path) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_not_ready(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with headrace.announce(str(folder / "nowhere"), world_size=4) as told:
         assert not told.ready(timeout_s=10.0)
         view = told.view()
         assert view is not None
         assert view.state == "failed"
         assert "no directory at" in view.reason
+        assert told.error == view.reason
+    assert caplog.text.count("the checkpoint cannot be announced: no directory at") == 1
+
+
+def test_that_a_checkpoint_cannot_be_read_is_raised_if_that_is_asked_for(folder: Path) -> None:
+    told = headrace.announce(str(folder / "nowhere"), world_size=4, strict=True)
+    with pytest.raises(HeadraceError, match="no directory at"):
+        told.ready(timeout_s=10.0)
+    told.release()
+
+
+def test_what_was_not_waited_for_is_told_at_the_release(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = headrace.announce(str(folder / "nowhere"), world_size=4)
+    again = headrace.Announcement(told._endpoint, strict=False)
+    again.id = told.id
+    assert not told.ready(timeout_s=10.0)
+    caplog.clear()
+    again.release()
+    assert "the checkpoint cannot be announced: no directory at" in caplog.text
 
 
 def test_a_lease_that_is_over_cannot_be_renewed(folder: Path) -> None:

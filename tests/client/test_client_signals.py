@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -57,6 +59,21 @@ def test_a_store_that_hangs_costs_no_time(tmp_path: Path) -> None:
     began = time.monotonic()
     headrace.signal("loss_spike", controller="http://10.255.255.1:9")  # nobody answers there
     assert time.monotonic() - began < 1.0
+
+
+def test_a_process_that_ends_at_once_has_told(tmp_path: Path) -> None:
+    code = f"""
+import time, headrace
+from headrace.client import signals
+
+leave = signals._leave_at_root
+signals._leave_at_root = lambda *given: (time.sleep(0.5), leave(*given))
+headrace.signal("loss_not_finite", source={str(tmp_path)!r})
+raise SystemExit(3)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    assert ended.returncode == 3
+    assert len(list((tmp_path / SIGNALS).iterdir())) == 1
 
 
 def test_only_the_first_rank_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ class Announcement:
         """Its name at the controller; None: nothing was announced by this process."""
 
         self.error = ""
-        """Why it could not be announced."""
+        """Why it could not be announced, or its checkpoint not be read, once that is known."""
 
         self._endpoint = endpoint
         self._connection: Connection | None = None
@@ -109,7 +109,7 @@ class Announcement:
 
     def view(self) -> HotspotView | None:
         """Return how it is; None where nothing was announced, or the controller is away."""
-        return self._tried(lambda: self._call("GET", self._path))
+        return self._tried(lambda: self._checked(self._call("GET", self._path)))
 
     def ready(self, timeout_s: float = 0.0) -> bool:
         """Wait until all copies that are worth making are there; return whether they are.
@@ -137,10 +137,12 @@ class Announcement:
 
     def release(self) -> None:
         """Let the copies be given back; not an error a second time."""
-        self._tried(lambda: self._call("DELETE", self._path))
-        self.id = None
-        if self._connection is not None:
-            self._connection.close()
+        try:
+            self._tried(lambda: self._checked(self._call("DELETE", self._path)))
+        finally:
+            self.id = None
+            if self._connection is not None:
+                self._connection.close()
 
     def __enter__(self) -> Announcement:
         return self
@@ -166,6 +168,15 @@ class Announcement:
             if self._strict:
                 raise
             logger.warning("the checkpoint is not announced: %s; its files stay as they are", error)
+
+    def _checked(self, view: HotspotView) -> HotspotView:
+        """Note why the checkpoint cannot be read; the controller found out after its answer."""
+        if view.state == "failed" and not self.error:
+            self.error = view.reason
+            if self._strict:
+                raise HeadraceError(view.reason)
+            logger.warning("the checkpoint cannot be announced: %s", view.reason)
+        return view
 
     def _tried(self, ask: Callable[[], T]) -> T | None:
         if self.id is None:

@@ -6,12 +6,14 @@ With a controller, it is told; without one a small file in the checkpoints' root
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -31,6 +33,9 @@ CHECKPOINTS_VARIABLE = "HEADRACE_CHECKPOINTS"
 
 KEEP_S = 86_400.0
 """Signals in a root that are older are removed by whoever sends the next [s]."""
+
+LAST_S = 5.0
+"""Longest wait for a signal that is on its way when the process ends [s]."""
 
 
 def signal(
@@ -72,8 +77,12 @@ def signal(
             told.set()
         except (HeadraceError, OSError) as error:
             logger.warning("nobody is told of %s: %s", kind, error)
+        finally:
+            atexit.unregister(wait)
 
     thread = threading.Thread(target=send, name="headrace-signal", daemon=True)
+    wait = partial(thread.join, LAST_S)  # training that went wrong may end right after this
+    atexit.register(wait)
     thread.start()
     thread.join(wait_s)
     return told.is_set()
