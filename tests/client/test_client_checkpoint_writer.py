@@ -221,6 +221,21 @@ def test_each_save_of_a_writer_has_names_of_its_own(tmp_path: Path) -> None:
     assert len(names(tmp_path / "it")) == 3
 
 
+def test_a_checkpoint_that_is_written_over_stays_for_those_who_pinned_it(tmp_path: Path) -> None:
+    class Overtaken(CheckpointReader):
+        def read_data(self, plan: Any, planner: Any) -> Any:
+            save({"a": torch.zeros(3)}, tmp_path / "it")
+            return super().read_data(plan, planner)
+
+    save({"a": torch.ones(3)}, tmp_path / "it")
+    state = {"a": torch.full((3,), 7.0)}
+    with PinHolder(LocalStorage(tmp_path), "it"):
+        dcp.load(state, storage_reader=Overtaken(tmp_path / "it"), no_dist=True)
+    assert float(state["a"][0]) == 1
+    save({"a": torch.ones(3)}, tmp_path / "it")
+    assert len(names(tmp_path / "it")) == 3
+
+
 def test_a_checkpoint_is_not_written_over_unless_it_may(tmp_path: Path) -> None:
     save({"a": torch.ones(3)}, tmp_path / "it")
     before = names(tmp_path / "it")

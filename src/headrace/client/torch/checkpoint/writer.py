@@ -22,6 +22,7 @@ from torch.futures import Future
 
 from headrace.checkpoint.dcp import METADATA, SHARD_SUFFIX
 from headrace.checkpoint.manifest import Manifest, write_manifest
+from headrace.checkpoint.pins import pinned
 from headrace.checkpoint.retention import prune
 from headrace.client.checkpoint.burst import AnnouncedSave, SaveAnnouncement
 from headrace.client.checkpoint.place import Place, open_place
@@ -329,12 +330,15 @@ class CheckpointWriter(StorageWriter):
     def _remove_others(self, place: Place) -> None:
         """Remove shards of the checkpoint that was written over, and of saves that failed."""
         own = "__" if self._alone is None else f"__{self._alone}_"
-        for name in self._before:
-            if name.startswith(own):
-                try:
+        try:
+            if self._before and place.folder and pinned(place.storage, [place.folder]):
+                _log.info("%s is pinned: what was there stays until the next save", self._url)
+                return
+            for name in self._before:
+                if name.startswith(own):
                     place.storage.delete(place.path(name))
-                except HeadraceError as error:
-                    _log.warning("%s; it is no part of the checkpoint, remove it by hand", error)
+        except HeadraceError as error:
+            _log.warning("%s; it is no part of the checkpoint, the next save removes it", error)
 
     def _remove_older(self, place: Place, keep: int) -> None:
         try:
