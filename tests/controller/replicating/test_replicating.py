@@ -45,9 +45,9 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
     return source, destination
 
 
-def stage(way: Way, checkpoint: str, file: str) -> None:
-    """Send a file of a checkpoint."""
-    for chunk in way.prepare(checkpoint, [file]).chunks:
+def stage(way: Way, checkpoint: str, *files: str) -> None:
+    """Send files of a checkpoint."""
+    for chunk in way.prepare(checkpoint, files).chunks:
         tasks = way.tasks(checkpoint, chunk.key)
         copy_group(tasks, way.source, way.destination, lambda _: None)
 
@@ -142,11 +142,12 @@ class TestASourceWhoseRetentionGoesOn:
         source, destination = roots
         folder = save_checkpoint(source, 100, shards=6, nbytes=1 << 20)
         before = content(folder)
-        with replicating(bytes_per_s=4 << 20) as running:
+        with closing(Way("r", LocalStorage(source), LocalStorage(destination))) as way:
+            way.look(0.0)
+            stage(way, folder.name, *sorted(before)[:3])
+        with replicating(bytes_per_s=3 << 20) as running:
             running.begin("r", wanted(source, destination))
-            eventually(
-                lambda: any(one.sent_bytes > 2 << 20 for one in running.view("r").checkpoints)
-            )
+            eventually(lambda: any(one.sent_bytes for one in running.view("r").checkpoints))
             save_checkpoint(source, 200)
             assert prune(LocalStorage(source), keep=1).read == ("checkpoint-100",)
             eventually(lambda: state_of(running.view("r"), 100)[0] == "published")

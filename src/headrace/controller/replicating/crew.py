@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ class Crew:
         self._takers: dict[CopyKey, set[Taker]] = defaultdict(set)
         self._dropped: set[CopyKey] = set()
         self._moved: dict[CopyKey, int] = defaultdict(int)
+        self._closing: list[threading.Thread] = []
 
     def prepare(self, way: Way, key: CopyKey, files: tuple[str, ...]) -> None:
         """Cut files into chunks."""
@@ -81,8 +83,8 @@ class Crew:
             self._dropped.add(key)
 
         def unstage() -> None:
-            self.wait_idle(key, None)
             with self._idle:
+                self._idle.wait_for(lambda: not self._jobs.get(key))
                 if key not in self._dropped:
                     return
                 self._dropped.discard(key)
@@ -101,7 +103,10 @@ class Crew:
                 self._idle.wait_for(lambda: not self._is_busy(way.name))
             way.close()
 
-        threading.Thread(target=close, name="replicate-close", daemon=True).start()
+        thread = threading.Thread(target=close, name="replicate-close", daemon=True)
+        with self._idle:
+            self._closing = [one for one in self._closing if one.is_alive()] + [thread]
+            thread.start()
 
     def prune(self, way: Way, keep: int) -> None:
         """Rid the destination of what is not to be kept."""
@@ -136,13 +141,13 @@ class Crew:
     def _is_busy(self, replication: str) -> bool:
         return any(count and key.replication == replication for key, count in self._jobs.items())
 
-    def wait_idle(self, key: CopyKey | None, timeout_s: float | None) -> bool:
-        """Wait until nothing runs, for one checkpoint or for all; return whether it is so."""
+    def wait_closed(self, timeout_s: float) -> None:
+        """Wait until the ways are closed that are to be, or some time passed."""
+        until = time.monotonic() + timeout_s
         with self._idle:
-            return self._idle.wait_for(
-                lambda: not (any(self._jobs.values()) if key is None else self._jobs.get(key)),
-                timeout_s,
-            )
+            closing = list(self._closing)
+        for thread in closing:
+            thread.join(max(0.0, until - time.monotonic()))
 
     def moved(self, key: CopyKey) -> int:
         """Return all bytes that were asked for so far for a checkpoint [bytes]."""

@@ -233,7 +233,7 @@ class Replicating:
         until = self._clock.now() + _END_S
         for one in self._replications.values():
             self._leave(one, max(0.0, until - self._clock.now()))
-        self._crew.wait_idle(None, max(0.0, until - self._clock.now()))
+        self._crew.wait_closed(max(0.0, until - self._clock.now()))
 
     # How they begin
 
