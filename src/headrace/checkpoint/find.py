@@ -262,7 +262,8 @@ def _unknown(storage: Storage, path: str, infos: Sequence[FileInfo]) -> str:
             f"{_place(storage, example.path)}"
         )
     known = ", ".join(layout.name for layout in LAYOUTS)
-    return f"no checkpoint at {place}: its {len(infos):,} files are of none of the layouts {known}"
+    count = "one file is" if len(infos) == 1 else f"{len(infos):,} files are"
+    return f"no checkpoint at {place}: its {count} of none of the layouts {known}"
 
 
 def _swept(file: str, events: list[tuple[int, int, str]]) -> Iterator[FanIn]:

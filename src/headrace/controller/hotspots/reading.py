@@ -11,6 +11,7 @@ from itertools import pairwise
 from headrace.checkpoint.find import FanIn, hot_ranges, layout_of, open_checkpoint
 from headrace.checkpoint.layout import Checkpoint, Reading
 from headrace.controller.hotspots.places import Place, place_of
+from headrace.core.errors import NotFoundError
 from headrace.policy.hotspot.events import HotFile
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
@@ -36,10 +37,19 @@ def read_hot_files(asked: HotspotAsked) -> tuple[HotFile, ...]:
         if asked.files:
             return tuple(_whole_file(storage, place, path, asked) for path in asked.files)
     with closing(open_storage(place.store)) as root:
-        checkpoint = open_checkpoint(root, place.folder)
+        checkpoint = _opened_checkpoint(root, place)
         readings = layout_of(checkpoint).readings(root, checkpoint, asked.world_size)
     parts = hot_ranges(_by_host(readings, asked), LEAST_READERS)
     return tuple(_hot_files(checkpoint, place, parts))[:MOST_FILES]
+
+
+def _opened_checkpoint(root: Storage, place: Place) -> Checkpoint:
+    try:
+        return open_checkpoint(root, place.folder)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"{error}; where every rank reads certain files whole, announce these (--file, files=)"
+        ) from error
 
 
 def _whole_file(storage: Storage, place: Place, path: str, asked: HotspotAsked) -> HotFile:
