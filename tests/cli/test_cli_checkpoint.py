@@ -141,6 +141,8 @@ def test_plan_without_hosts_takes_a_host_for_each_rank(
     ("arguments", "code", "message"),
     [
         (["show", "{runs}"], 2, "holds 2; name one, such as {runs}/step-9"),
+        (["show", "{runs}/notes"], 2, "its one file is of none of the layouts"),
+        (["show", "{runs}/notes/a\x1b[2J\nb"], 2, "notes/a�[2J\nb"),
         (["show", "{runs}/step"], 2, "no directory at {runs}/step"),
         (["plan", "{runs}/step-9"], 2, "Missing option '--world-size'"),
         (["plan", "{runs}/step-9", "--world-size", "0"], 2, "not in the range x>=1"),
@@ -156,6 +158,8 @@ def test_what_is_wrong_is_said_in_one_line(
     code: int,
     message: str,
 ) -> None:
+    (runs / "notes").mkdir()
+    (runs / "notes/today.txt").write_text("it went well")
     (runs / "damaged").mkdir()
     (runs / "damaged/__0_0.distcp").write_bytes(b"")
     (runs / "damaged/.metadata").write_bytes(b"\x80\x04")

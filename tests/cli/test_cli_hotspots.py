@@ -119,7 +119,6 @@ def test_a_checkpoint_that_cannot_be_read_is_a_bad_answer(
     [
         (["--world-size", "0"], "world-size"),
         (["--world-size", "4", "--hosts", "5"], "hosts=5"),
-        (["--world-size", "4", "--dry-run"], "its one file is of none of the layouts"),
         (["--world-size", "4", "--dry-run"], "announce these (--file"),
         (["--world-size", "4", "--wait"], "leave it out, or give --controller"),
         (["--world-size", "4", "--lease", "90d"], "renew the lease"),

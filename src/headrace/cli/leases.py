@@ -33,8 +33,8 @@ def command(
 ) -> int:
     """List announced hotspots: how many copies are held, by whom, for how long.
 
-    Without a controller: what `headrace announce` commands on this host hold that run, and what
-    those left that were killed. That is given back at once.
+    Without a controller: which `headrace announce` commands on this host hold copies, and what
+    those left that were killed; that is given back at once.
 
     \b
     Examples:

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from headrace.cli.printable import printable
 from headrace.core.errors import HeadraceError
 
 INTERRUPTED = 130
@@ -58,6 +59,7 @@ def run_command(command: click.Command, arguments: Sequence[str], *, program: st
     except (HeadraceError, OSError) as error:  # such as a full disk below standard output
         if "--debug" in arguments:
             traceback.print_exc()
-        click.echo(f"{name}: {error}", err=True)
+        said = "\n".join(map(printable, str(error).split("\n")))
+        click.echo(f"{name}: {said}", err=True)
         return error.exit_code if isinstance(error, HeadraceError) else 1
     return result if isinstance(result, int) else 0
