@@ -11,12 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import save
 
 from headrace.cli.main import run
-from headrace.cli.replications import Progress
+from headrace.cli.replications import Progress, show_all
 from headrace.controller.local import LocalController
 from headrace.wire.replication import (
     SIGNALS,
@@ -94,6 +95,7 @@ def test_a_dry_run_writes_nothing(
         (["--budget", "10KB"], "256KiB"),
         (["--eval-every", "often"], "nor a number of steps"),
         (["--end"], "give --controller"),
+        (["--list"], "leave the roots out"),
         (["--budget", "1MB", "--controller", "http://127.0.0.1:1"], "--copy-budget"),
     ],
 )
@@ -111,6 +113,40 @@ def test_a_destination_in_the_source_is_refused_before_it_is_made(
     assert run(["replicate", str(tmp_path), str(tmp_path / "copies"), *options]) == 2
     assert "name another folder" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_roots_that_are_not_named_or_no_text_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["replicate", str(tmp_path), "--once"]) == 2
+    assert "name both roots" in capsys.readouterr().err
+    strange = os.fsdecode(bytes(tmp_path) + b"/\xff")
+    assert run(["replicate", strange, str(tmp_path), "--once"]) == 2
+    assert "is no UTF-8 text" in capsys.readouterr().err
+
+
+def test_what_a_controller_does_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    def copy(step: int, state: CopyState) -> CopyView:
+        return CopyView(
+            checkpoint=f"step-{step}",
+            step=step,
+            state=state,
+            nbytes=16_000_000,
+            here_bytes=4_000_000,
+            bytes_per_s=2e6,
+        )
+
+    view = ReplicationView(
+        name="evaluation",
+        wanted=ReplicationWanted(source="/a", destination="/b"),
+        since_at=0.0,
+        listed=True,
+        checkpoints=(copy(100, "published"), copy(200, "copying"), copy(300, "waiting")),
+    )
+    show_all([view, msgspec.structs.replace(view, name="other", down="cable cut")])
+    first, second = (line.split() for line in capsys.readouterr().out.splitlines()[1:5:2])
+    assert first == ["evaluation", "copies", "100", "1", "12.0", "MB", "2.00", "MB/s"]
+    assert second[:2] == ["other", "waits"]
 
 
 def test_a_source_that_is_not_there_is_told(
@@ -170,9 +206,17 @@ def test_a_controller_copies_goes_on_after_a_restart_and_ends(
         monkeypatch.setenv("HEADRACE_CONTROLLER", again.address)
         save_checkpoint(source, 200)
         eventually(destination / "checkpoint-200/trainer_state.json")
+        assert run(["replicate", "--list"]) == 0
+        shown = capsys.readouterr().out
+        assert f"{source} → {destination}" in shown
+        assert run(["replicate", "--list", "--json", "-"]) == 0
+        (listed,) = json.loads(capsys.readouterr().out)["replications"]
+        assert listed["name"] == "eval"
         assert run(["replicate", *map(str, roots), "--name", "eval", "--end"]) == 0
         assert "checkpoint-200" in capsys.readouterr().out
-        assert run(["replicate", *map(str, roots), "--name", "eval", "--end"]) == 3
+        assert run(["replicate", "--list"]) == 0
+        assert capsys.readouterr().out == "no replications\n"
+        assert run(["replicate", "--name", "eval", "--end"]) == 3
         assert "no replication 'eval' here" in capsys.readouterr().err
 
 

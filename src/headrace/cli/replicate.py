@@ -17,14 +17,14 @@ import click
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.durations import Duration
 from headrace.cli.outputs import json_option
-from headrace.cli.replications import Progress, show
+from headrace.cli.replications import Progress, show, show_all
 from headrace.cli.running import INTERRUPTED
 from headrace.cli.sizes import ByteSize
 from headrace.core.digest import name_digest
 from headrace.core.errors import CallerError, StorageError
 from headrace.report.document import write_json
 from headrace.wire.hotspots import absolute_url
-from headrace.wire.replication import ReplicationView, ReplicationWanted
+from headrace.wire.replication import Replications, ReplicationView, ReplicationWanted
 
 if TYPE_CHECKING:
     from headrace.controller.replicating.replicating import Replicating
@@ -58,8 +58,9 @@ class Period(click.ParamType[float | int]):
 class Given:
     """The options, as parsed."""
 
-    source: str
-    destination: str
+    source: str | None
+    destination: str | None
+    list_all: bool
     once: bool
     keep: int | None
     budget: int | None
@@ -76,6 +77,11 @@ class Given:
     @property
     def wanted(self) -> ReplicationWanted:
         """What is to be done."""
+        if self.source is None or self.destination is None:
+            raise CallerError(
+                "name both roots, as in headrace replicate SOURCE DESTINATION (--list shows a "
+                "controller's replications)"
+            )
         steps = self.eval_every if isinstance(self.eval_every, int) else None
         return ReplicationWanted(
             source=absolute_url(self.source),
@@ -90,14 +96,17 @@ class Given:
     @property
     def called(self) -> str:
         """Name of the replication: of the two roots, unless one was given."""
+        if self.name is not None:
+            return self.name
         wanted = self.wanted
         digest = name_digest(wanted.source.encode(), wanted.destination.encode())
-        return self.name or f"replication-{digest[:8]}"
+        return f"replication-{digest[:8]}"
 
 
 @click.command()
-@click.argument("source")
-@click.argument("destination")
+@click.argument("source", required=False)
+@click.argument("destination", required=False)
+@click.option("--list", "list_all", is_flag=True, help="Show all that a controller does.")
 @click.option("--once", is_flag=True, help="Copy what is complete now, and end.")
 @click.option(
     "--keep",
@@ -131,11 +140,26 @@ def command(**given: Any) -> int:
     Examples:
       headrace replicate hdfs://train:8020/ckpt hdfs://eval:8020/ckpt --budget 500MB --keep 3
       headrace replicate /checkpoints /mnt/evaluation --once --json -
+      headrace replicate --list --controller http://controller:7410
     """  # noqa: D301 - click reads the lone \b
     options = Given(**given)
+    if options.list_all:
+        return _list(options)
     if options.dry_run:
         return _dry_run(options)
     return _by_controller(options) if options.controller else _alone(options)
+
+
+def _list(options: Given) -> int:
+    if options.source is not None:
+        raise CallerError("--list shows all of a controller's replications; leave the roots out")
+    with Asker(options.controller, options.token_file, options.ca_file) as asker:
+        found = asker.get("/v1/replications", Replications)
+    if options.json_file:
+        write_json(options.json_file, found)
+    if options.json_file != "-":
+        show_all(found.replications)
+    return 0
 
 
 def _by_controller(options: Given) -> int:

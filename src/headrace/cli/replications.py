@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 from rich.console import Console
@@ -34,6 +35,21 @@ def show(view: ReplicationView) -> None:
             console.print(Text(f"  ↳ {printable(remark)}", style="dim"), soft_wrap=True)
     if len(view.checkpoints) > MOST_ROWS:
         console.print(f"… and {len(view.checkpoints) - MOST_ROWS} older (--json tells all)")
+
+
+def show_all(views: Sequence[ReplicationView]) -> None:
+    """Print replications, one a line, and what each copies from where to where."""
+    console = Console()
+    if not views:
+        console.print("no replications")
+        return
+    columns = _columns_of_all(console.width)
+    console.print(heading(columns))
+    for view in views:
+        console.print(line(columns, view))
+        roots = f"{view.wanted.source} → {view.wanted.destination}"
+        for remark in [roots, *([f"waits: {view.down}"] if view.down else [])]:
+            console.print(Text(f"  ↳ {printable(remark)}", style="dim"), soft_wrap=True)
 
 
 class Progress:
@@ -121,6 +137,47 @@ def _columns(width: int) -> list[Column[CopyView]]:
         name_column("CHECKPOINT", width - width_of(columns), lambda copy: copy.checkpoint or "."),
         *columns,
     ]
+
+
+def _columns_of_all(width: int) -> list[Column[ReplicationView]]:
+    columns: list[Column[ReplicationView]] = [
+        Column(name="STATE", width=8, cell=_state_of_all),
+        Column(name="NEWEST", width=9, right=True, cell=_newest),
+        Column(name="ON ITS WAY", width=10, right=True, cell=_under_way),
+        Column(name="LEFT", width=9, right=True, cell=_left),
+        Column(name="RATE", width=9, right=True, cell=_rate),
+    ]
+    return [name_column("NAME", width - width_of(columns), lambda view: view.name), *columns]
+
+
+def _state_of_all(view: ReplicationView) -> str:
+    if view.down:
+        return "waits"
+    if view.over:
+        return "over"
+    return "copies" if _moving(view) else "watches"
+
+
+def _newest(view: ReplicationView) -> str:
+    """Return the step of the newest that arrived."""
+    steps = [one.step for one in view.checkpoints if one.state == "published"]
+    return str(max((step for step in steps if step is not None), default="–"))
+
+
+def _under_way(view: ReplicationView) -> str:
+    return str(len(_moving(view)))
+
+
+def _left(view: ReplicationView) -> str:
+    return bytes_(sum(one.nbytes - one.here_bytes for one in _moving(view)))
+
+
+def _rate(view: ReplicationView) -> str:
+    return f"{bytes_(sum(one.bytes_per_s for one in _moving(view)))}/s"
+
+
+def _moving(view: ReplicationView) -> list[CopyView]:
+    return [one for one in view.checkpoints if one.state in _UNDER_WAY]
 
 
 def _remarks(copy: CopyView) -> list[str]:

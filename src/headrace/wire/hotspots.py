@@ -13,6 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from headrace.core.errors import CallerError
+
 HotspotState = Literal[
     "planning",  # the checkpoint is read, and its files are looked at
     "intended",  # written down, not asked for yet
@@ -128,6 +130,15 @@ class Hotspots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def absolute_url(checkpoint: str) -> str:
-    """Return a URL or path that means the same to a process with another working directory."""
+    """Return a URL or path that means the same to a process with another working directory.
+
+    Raises:
+        CallerError: it cannot be told to another process.
+    """
     is_url = ":" in checkpoint.partition("/")[0]
-    return checkpoint if is_url else str(Path(checkpoint).expanduser().absolute())
+    url = checkpoint if is_url else str(Path(checkpoint).expanduser().absolute())
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        raise CallerError(f"the name {url!a} is no UTF-8 text; rename the folder") from None
+    return url
