@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -25,7 +27,8 @@ from headrace.checkpoint.find import (
     open_checkpoint,
 )
 from headrace.checkpoint.layout import Reading
-from headrace.core.errors import CorruptDataError, NotFoundError
+from headrace.checkpoint.retention import prune
+from headrace.core.errors import AccessError, CorruptDataError, NotFoundError
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
 
@@ -60,6 +63,32 @@ def test_the_newest_is_last_and_one_that_is_damaged_says_so(runs: Path) -> None:
     assert "os.system" in missing["step-8"]
     assert not missing["step-9"] + missing["step-10"] + missing["step-3"]
     assert seen[-1][0] == seen[-1][1] == len(seen)
+
+
+def test_one_that_leads_elsewhere_or_is_closed_to_this_user_hides_no_other(
+    runs: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / ".metadata"
+    shutil.move(runs / "a/step-9/.metadata", elsewhere)
+    (runs / "a/step-9/.metadata").symlink_to(elsewhere)
+    (runs / "a/step-11/.metadata").symlink_to(".metadata")
+    opened = os.open
+
+    def closed(path: str, *arguments: int) -> int:  # as root, all is open to whom tests run as
+        if "step-3/.metadata" in path:
+            raise PermissionError(errno.EACCES, "closed")
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(os, "open", closed)
+    storage = LocalStorage(runs)
+    missing = {one.name: one.missing for one in find_checkpoints(storage)}
+    assert "links to" in missing["step-9"]
+    assert "a link that leads to itself" in missing["step-11"]
+    assert "permission denied" in missing["step-3"]
+    assert not missing["step-10"]
+    assert prune(storage, "a", keep=1).removed == ()
+    with pytest.raises(AccessError, match="links to"):
+        open_checkpoint(storage, "a/step-9")
 
 
 def test_a_checkpoint_that_is_removed_while_it_is_listed_is_left_out(

@@ -21,7 +21,7 @@ from headrace.checkpoint.megatron_dist import MegatronDistLayout
 from headrace.checkpoint.megatron_legacy import MegatronLegacyLayout
 from headrace.checkpoint.naming import is_hidden, step_of
 from headrace.checkpoint.safetensors_folder import SafetensorsLayout
-from headrace.core.errors import CorruptDataError, NotFoundError
+from headrace.core.errors import AccessError, CorruptDataError, HeadraceError, NotFoundError
 from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
@@ -83,9 +83,9 @@ def find_checkpoints(
     """Return all checkpoints in and below a folder, by step, the newest last.
 
     A part of one that is a checkpoint of another layout, as the Trainer of Hugging Face leaves
-    some, is not told of again. One whose description is damaged or hostile is returned as well:
-    as incomplete, and ``missing`` says what is wrong. Folders whose names start with a dot are
-    not looked into.
+    some, is not told of again. One whose description is damaged or hostile, or closed to this user,
+    is returned as well: as incomplete, and ``missing`` says what is wrong. Folders whose names
+    start with a dot are not looked into.
 
     Args:
         storage: Where they are.
@@ -158,8 +158,8 @@ def _recognised(storage: Storage, folder: Folder) -> Iterator[Checkpoint]:
     for layout in LAYOUTS:
         try:
             found = _recognised_by(layout, storage, folder)
-        except CorruptDataError as error:
-            found = _damaged(layout, folder, error)
+        except (CorruptDataError, AccessError) as error:
+            found = _not_understood(layout, folder, error)
         except NotFoundError:  # it was removed since it was listed
             return
         if found is not None:
@@ -167,7 +167,7 @@ def _recognised(storage: Storage, folder: Folder) -> Iterator[Checkpoint]:
             return
 
 
-def _damaged(layout: Layout, folder: Folder, error: CorruptDataError) -> Checkpoint:
+def _not_understood(layout: Layout, folder: Folder, error: HeadraceError) -> Checkpoint:
     return Checkpoint(
         path=folder.path,
         layout=layout.name,

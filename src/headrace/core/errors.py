@@ -65,6 +65,10 @@ class StorageError(RemoteError):
     """Reading from or writing to storage failed although the call was right."""
 
 
+class AccessError(StorageError):
+    """Something is there, but not for this user or under this root: no right, or a link out."""
+
+
 class AgentUnavailableError(RemoteError):
     """No answer from an agent for now: refused, reset, cut off, or its storage is away."""
 

@@ -23,7 +23,13 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any, TypeAlias
 
 from headrace.core.digest import Buffer
-from headrace.core.errors import CallerError, HeadraceError, NotFoundError, StorageError
+from headrace.core.errors import (
+    AccessError,
+    CallerError,
+    HeadraceError,
+    NotFoundError,
+    StorageError,
+)
 from headrace.storage.assembling import join, sync_folder
 from headrace.storage.neighbours import did_you_mean
 from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
@@ -171,7 +177,7 @@ class LocalStorage:
 
     def _require_inside(self, real: str, path: str) -> None:
         if not _is_below(real, self._bounds) and not _is_below(real, self._root):
-            raise StorageError(
+            raise AccessError(
                 f"{self._root}/{path} links to {real}, outside {self._bounds}; "
                 "copy it there, or open the directory that holds both"
             )
@@ -335,9 +341,12 @@ _ADVICE = {
     errno.EROFS: "the file system is read-only; choose another place",
     errno.ENOSPC: "the disk is full; free some space and try again",
     errno.EDQUOT: "the disk quota is used up; free some space and try again",
+    errno.ELOOP: "it is a link that leads to itself; remove it",
     errno.EIO: "the device reported an error; look at the kernel's log",
     errno.EMFILE: "this process has too many open files; raise `ulimit -n`",
 }
+
+_CLOSED = (errno.EACCES, errno.EPERM, errno.ELOOP)
 
 
 @contextmanager
@@ -353,4 +362,5 @@ def _translated(verb: str, path: str) -> Iterator[None]:
         raise NotFoundError(f"cannot {verb} {path}: {error.strerror}; name a file") from error
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, f"{error.strerror or error}; check the mount")
-        raise StorageError(f"cannot {verb} {path}: {advice}") from error
+        kind = AccessError if error.errno in _CLOSED else StorageError
+        raise kind(f"cannot {verb} {path}: {advice}") from error

@@ -6,11 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace.core.errors import HeadraceError, NotFoundError, StorageError
-
-
-class ClosedError(StorageError):
-    """The cluster does not let this user in."""
+from headrace.core.errors import AccessError, HeadraceError, NotFoundError, StorageError
 
 
 class Fault(Enum):
@@ -34,7 +30,7 @@ class Failure:
 
     def error(self, tried: str) -> HeadraceError:
         """Return the error for a call that was described as ``read x``, ``list y`` …."""
-        kinds = {Fault.MISSING: NotFoundError, Fault.CLOSED: ClosedError}
+        kinds = {Fault.MISSING: NotFoundError, Fault.CLOSED: AccessError}
         return kinds.get(self.fault, StorageError)(f"cannot {tried}: {self.reason}")
 
 

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from headrace.core.errors import CallerError, HeadraceError, NotFoundError
+from headrace.core.errors import AccessError, CallerError, HeadraceError, NotFoundError
 from headrace.storage.hdfs.address import parse_address
 from headrace.storage.hdfs.config import HdfsConfig
-from headrace.storage.hdfs.failure import ClosedError
 from headrace.storage.hdfs.folders import did_you_mean, sorted_entries
 from headrace.storage.hdfs.handles import Handles, file_info
 from headrace.storage.hdfs.joining import join
@@ -263,7 +262,7 @@ class HdfsStorage:
     def _descend(self, folder: str, *, hidden: bool) -> Iterator[FileInfo]:
         try:
             yield from self._walk(folder, hidden=hidden)
-        except ClosedError:
+        except AccessError:
             yield FileInfo(folder, 0, CLOSED_FOLDER)
 
     @contextmanager
