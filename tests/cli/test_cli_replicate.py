@@ -115,6 +115,19 @@ def test_a_destination_in_the_source_is_refused_before_it_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_another_checkpoint_is_replaced_only_if_told(
+    roots: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    copy = save_checkpoint(destination, 100, nbytes=10) / "model.safetensors"
+    call = ["replicate", str(source), str(destination), "--once"]
+    assert run(call) == 1
+    assert "--replace" in capsys.readouterr().out
+    assert run([*call, "--replace"]) == 0
+    assert copy.stat().st_size > 20_000
+
+
 def test_roots_that_are_not_named_or_no_text_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

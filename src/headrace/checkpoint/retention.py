@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -23,11 +24,12 @@ from headrace.checkpoint.pins import (
     new_lease,
     new_owner,
     pinned,
+    pins,
     removals,
     store_time,
 )
 from headrace.checkpoint.pointers import is_pointed_to
-from headrace.core.errors import CallerError, NotFoundError
+from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.port import Storage
 
 YOUNG_S = 3600.0
@@ -35,6 +37,9 @@ YOUNG_S = 3600.0
 
 REMOVAL_S = 3600.0
 """Within this time a removal that was begun is believed to go on [s]."""
+
+REPLACEMENT_S = 120.0
+"""After a replacement that was cut off, nobody can pin what is there for this long [s]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +130,30 @@ def remove_checkpoint(storage: Storage, checkpoint: Checkpoint) -> bool:
         storage.delete(checkpoint.file_path(file.path))
     _remove_folder(storage, checkpoint.path)
     return True
+
+
+@contextmanager
+def replacing(storage: Storage, path: str, owner: str) -> Iterator[None]:
+    """Keep everybody from pinning a checkpoint while it is replaced; after a failure for a while.
+
+    Args:
+        storage: The store.
+        path: The checkpoint's folder, relative to the store's root.
+        owner: Who replaces it; the same when it is tried again.
+
+    Raises:
+        StorageError: somebody pins it already, or the store failed; to be repeated.
+    """
+    lease = lease_path("removals", path, owner)
+    storage.write(lease, msgspec.json.encode(new_lease(owner, REPLACEMENT_S)))
+    readers = [pin.lease.owner for pin in pins(storage, [path]) if pin.counts]
+    if readers:
+        storage.delete(lease)
+        raise StorageError(
+            f"{storage.url}/{path} is read by {readers[0]}; it is replaced once nobody reads it"
+        )
+    yield
+    storage.delete(lease)
 
 
 def _remove_folder(storage: Storage, path: str) -> None:

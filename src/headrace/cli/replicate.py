@@ -63,6 +63,7 @@ class Given:
     list_all: bool
     once: bool
     keep: int | None
+    replace: bool
     budget: int | None
     every: float | None
     eval_every: float | int | None
@@ -88,6 +89,7 @@ class Given:
             destination=absolute_url(self.destination),
             once=self.once,
             keep=self.keep,
+            replace=self.replace,
             save_every_s=self.every,
             evaluate_every_s=self.eval_every if isinstance(self.eval_every, float) else None,
             evaluate_every_steps=steps,
@@ -112,6 +114,11 @@ class Given:
     "--keep",
     type=click.IntRange(min=1),
     help="Newest checkpoints that stay at DESTINATION; those that are pinned stay as well.",
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace what DESTINATION has under the name of another checkpoint, once nobody reads it.",
 )
 @click.option(
     "--budget", type=ByteSize(), help="Most bytes that are moved in any second, such as 50MB."

@@ -41,6 +41,9 @@ class ReplicationWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     keep: int | None = None
     """Newest checkpoints that stay at the destination; None: all."""
 
+    replace: bool = False
+    """Replace other checkpoints of the same names at the destination, once nobody reads them."""
+
     save_every_s: float | None = None
     """Time between saves [s]; None: it is learned."""
 

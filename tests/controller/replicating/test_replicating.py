@@ -24,6 +24,7 @@ from roots_for_tests import (
     wanted,
 )
 
+from headrace.checkpoint.pinning import pin
 from headrace.checkpoint.pins import new_lease, put_pin, remove_pin
 from headrace.checkpoint.retention import prune
 from headrace.controller.journal import Journal
@@ -297,6 +298,26 @@ def test_another_checkpoint_of_the_same_name_is_left_alone(roots: tuple[Path, Pa
     assert state_of(view, 100)[0] == "given-up"
     assert "another checkpoint" in state_of(view, 100)[1]
     assert content(mine) == before
+
+
+def test_one_that_is_written_anew_replaces_its_copy_when_nobody_reads_that(
+    roots: tuple[Path, Path],
+) -> None:
+    source, destination = roots
+    save_checkpoint(destination, 100, shards=2)
+    copy = destination / "checkpoint-100"
+    before = content(copy)
+    anew = save_checkpoint(source, 100, shards=3, nbytes=30_000)
+    with pin(copy), replicating() as running:
+        running.begin("r", wanted(source, destination, replace=True))
+        eventually(lambda: "is read by" in state_of(running.view("r"), 100)[1])
+        assert content(copy) == before
+    with replicating() as running:
+        running.begin("r", wanted(source, destination, replace=True, once=True))
+        assert state_of(running.wait_over("r", 20.0), 100)[0] == "published"
+    assert content(copy) == content(anew)
+    with pin(copy):
+        pass
 
 
 def test_what_was_copied_before_is_not_copied_again(roots: tuple[Path, Path]) -> None:

@@ -27,6 +27,7 @@ from headrace.policy.replication.events import (
     LinkChanged,
     Listed,
     Pruned,
+    Publish,
     SeenCheckpoint,
     Signalled,
 )
@@ -120,6 +121,22 @@ def test_another_checkpoint_of_the_same_name_is_not_overwritten() -> None:
     found = rig.list(saved(100), held=(held(saved(100), is_copy=False),))
     assert "another checkpoint of this name" in given_up(found)[0][1]
     assert started(found) == []
+
+
+def test_it_is_overwritten_where_that_is_wanted() -> None:
+    rig = Rig(Terms(replace=True))
+    rig.list(saved(100), held=(held(saved(100), is_copy=False),))
+    rig.finish()
+    assert [one.replace for one in rig.actions if isinstance(one, Publish)] == [True]
+
+
+def test_it_is_overwritten_once_that_is_wanted() -> None:
+    rig = Rig()
+    rig.list(saved(100), held=(held(saved(100), is_copy=False),))
+    rig.begin("r", Terms(replace=True))
+    rig.list(saved(100), held=(held(saved(100), is_copy=False),))
+    rig.finish()
+    assert rig.state(100)[0] == "published"
 
 
 def test_a_checkpoint_that_was_written_anew_is_not_taken_for_its_copy() -> None:

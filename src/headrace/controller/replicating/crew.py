@@ -26,6 +26,7 @@ from headrace.policy.replication.events import (
     Event,
     Failed,
     Pruned,
+    Publish,
     Published,
     StartChunk,
 )
@@ -67,14 +68,14 @@ class Crew:
         """Send a chunk."""
         self._start(action.key, action.chunk.key, lambda: self._send(way, action))
 
-    def publish(self, way: Way, key: CopyKey) -> None:
+    def publish(self, way: Way, action: Publish) -> None:
         """Make a checkpoint appear."""
 
         def publish() -> None:
-            way.publish(key.checkpoint)
-            self._tell(Published(key=key))
+            way.publish(action.key.checkpoint, replace=action.replace)
+            self._tell(Published(key=action.key))
 
-        self._start(key, None, publish)
+        self._start(action.key, None, publish)
 
     def drop(self, way: Way, key: CopyKey) -> None:
         """Stop the chunks of a checkpoint, and remove what was staged unless it begins again."""

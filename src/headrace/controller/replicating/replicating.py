@@ -355,7 +355,7 @@ class Replicating:
             case StartChunk():
                 self._crew.send(way, action)
             case Publish():
-                self._crew.publish(way, action.key)
+                self._crew.publish(way, action)
             case GiveUp():
                 log.warning("%s is not copied: %s", action.key.checkpoint, action.reason)
                 self._crew.drop(way, action.key)

@@ -71,6 +71,7 @@ def terms_of(wanted: ReplicationWanted) -> Terms:
     return Terms(
         once=wanted.once,
         keep=wanted.keep,
+        replace=wanted.replace,
         save_every_s=wanted.save_every_s,
         evaluate_every_s=wanted.evaluate_every_s,
         evaluate_every_steps=wanted.evaluate_every_steps,

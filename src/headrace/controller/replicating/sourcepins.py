@@ -32,7 +32,7 @@ class SourcePins:
     def __init__(self, source: Storage, destination: str) -> None:
         self._source = source
         digest = name_digest(source.url.encode(), destination.encode())
-        self._owner = f"{OWNER_PREFIX}{digest[:16]}"
+        self.owner = f"{OWNER_PREFIX}{digest[:16]}"
         self._lock = threading.Lock()
         self._pins: dict[str, PinHolder | None] = {}
         """By path; None: it could not be pinned."""
@@ -59,7 +59,7 @@ class SourcePins:
 
     def _held(self, path: str) -> PinHolder | None:
         try:
-            return PinHolder(self._source, path, owner=self._owner).__enter__()
+            return PinHolder(self._source, path, owner=self.owner).__enter__()
         except (HeadraceError, OSError) as error:
             log.info("%s is copied without a pin at the source: %s", path, error)
             return None

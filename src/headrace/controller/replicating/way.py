@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from headrace.checkpoint.layout import Checkpoint
 from headrace.checkpoint.pins import pins
-from headrace.checkpoint.retention import prune
+from headrace.checkpoint.retention import prune, replacing
 from headrace.controller.replicating.destination import require_apart
 from headrace.controller.replicating.sourcepins import OWNER_PREFIX, SourcePins
 from headrace.controller.replicating.watching import Damaged, RootWatcher
@@ -172,18 +172,26 @@ class Way:
             if path in self._planned:
                 self._planned[path].groups.pop(chunk, None)
 
-    def publish(self, path: str) -> None:
+    def publish(self, path: str, *, replace: bool = False) -> None:
         """Make a checkpoint appear whose chunks are all staged.
+
+        Args:
+            path: Its folder's.
+            replace: Take away another one that lies in its place.
 
         Raises:
             StaleError: not all that is there now is staged.
             CallerError: another one lies in its place.
-            StorageError: the destination failed.
+            StorageError: the destination failed, or somebody reads what is to be replaced.
         """
         checkpoint = self._checkpoint(path)
-        # The pointer must not move back: of those that move it only one is published at a time.
-        with nullcontext() if checkpoint.pointer is None else self._pointing:
-            publish(self._publication(checkpoint), self.destination)
+        with ExitStack() as held:
+            # The pointer must not move back: of those that move it one at a time is published.
+            if checkpoint.pointer is not None:
+                held.enter_context(self._pointing)
+            if replace and path and any(one.path == path for one in self._held):
+                held.enter_context(replacing(self.destination, path, self._pins.owner))
+            publish(self._publication(checkpoint, replace=replace), self.destination)
             self._pointed_step = max(self._pointed_step, checkpoint.step_order)
         self.forget(path)
 
@@ -264,7 +272,7 @@ class Way:
             self._same[seen.path] = known
         return known[2]
 
-    def _publication(self, checkpoint: Checkpoint) -> Publication:
+    def _publication(self, checkpoint: Checkpoint, *, replace: bool) -> Publication:
         with self._lock:
             planned = self._planned.get(checkpoint.path, _Planned()).plans
             plans = [planned.get(file.path) for file in checkpoint.files]
@@ -276,6 +284,7 @@ class Way:
             route=self._route(checkpoint.path),
             checkpoint=checkpoint,
             plans=whole,
+            replace=replace,
             move_pointer=checkpoint.step_order >= max(newest, self._pointed_step),
         )
 

@@ -252,6 +252,8 @@ class Publish:
     """Make a checkpoint appear at the destination; ``Published`` or ``Failed`` must follow."""
 
     key: CopyKey
+    replace: bool = False
+    """In place of another one of its name, if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,7 +39,7 @@ _NO_RHYTHM_S = 3600.0
 
 _ANOTHER = (
     "the destination has another checkpoint of this name, or one that something else copied; "
-    "remove or rename that one"
+    "remove or rename that one, or have it replaced (--replace)"
 )
 
 
@@ -114,7 +114,7 @@ class Pair:
             copy.complete_at = now
             if self.listed:
                 self.saves.happened(now)
-        if copy.reason == _ANOTHER and seen.path not in self.held:
+        if copy.reason == _ANOTHER and (self.terms.replace or seen.path not in self.held):
             copy.state, copy.reason = "waiting", ""
         if seen.unreadable and not copy.is_over:
             yield copy, seen.unreadable
@@ -128,7 +128,7 @@ class Pair:
             return
         if held.is_copy:
             copy.state, copy.reason = "published", "the destination had it"
-        else:
+        elif not self.terms.replace:
             yield copy, _ANOTHER
 
     def judge(self, limits: ReplicationLimits, now: float) -> Iterator[tuple[Copy, str]]:

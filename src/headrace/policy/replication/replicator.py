@@ -222,7 +222,8 @@ class Replicator:
                 continue
             if copy.confirmed:
                 copy.state = "publishing"
-                yield Publish(key=copy.key)
+                terms = self._pairs[copy.key.replication].terms
+                yield Publish(key=copy.key, replace=terms.replace)
             elif not copy.asked_again:
                 copy.asked_again = True
                 yield Look(replication=copy.key.replication)

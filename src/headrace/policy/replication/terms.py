@@ -18,6 +18,9 @@ class Terms:
     keep: int | None = None
     """Newest checkpoints that stay at the destination; None: all."""
 
+    replace: bool = False
+    """Replace other checkpoints of the same names at the destination."""
+
     save_every_s: float | None = None
     """Time between saves [s]; None: it is learned."""
 
