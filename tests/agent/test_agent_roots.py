@@ -125,6 +125,22 @@ def test_a_whole_store_can_be_served() -> None:
     assert roots.locate("hdfs://nn.example/any/where").url == "hdfs://nn.example/any/where"
 
 
+def test_a_store_without_a_name_is_that_of_the_configured_namenode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn.example:9000</value>"
+        "</property></configuration>"
+    )
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    roots = Roots([], ["hdfs:///data"])
+    assert roots.locate("hdfs:///data/a").url == "hdfs:///data/a"
+    assert roots.locate("hdfs://nn.example:9000/data/a").url == "hdfs://nn.example:9000/data/a"
+    for outside in ("hdfs://nn.example:9000/", "hdfs://other:9000/data", "hdfs://nn.example/data"):
+        with pytest.raises(OutsideRootsError):
+            roots.locate(outside)
+
+
 def test_a_stores_usual_port_need_not_be_named() -> None:
     assert ROOTS.locate("hdfs://nn/data/set") == Located("hdfs://nn/data/set", None)
 

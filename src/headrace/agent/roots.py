@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -35,7 +35,8 @@ class Roots:
 
     Symbolic links of directories are resolved before anything is compared. URLs are compared
     as they are written, without asking the store: an agent serves ``hdfs://name/data`` to
-    jobs that use the same name for the same store.
+    jobs that use the same name for the same store. ``hdfs:///data`` is also the same folder of
+    the NameNode that is configured.
 
     Args:
         directories: Directories of this host.
@@ -56,7 +57,7 @@ class Roots:
             if not Path(path).is_dir():
                 raise ConfigError(f"root {path} is not a directory; create it or name another")
         self._directories = tuple(os.path.realpath(path) for path in directories)
-        self._storages = tuple(_storage_root(url) for url in storages)
+        self._storages = tuple(root for url in storages for root in _storage_roots(url))
 
     def locate(self, url: str) -> Located:
         """Return how a dataset is opened.
@@ -110,12 +111,12 @@ def open_located(place: Located) -> Storage:
     return LocalStorage(place.url, links_within=place.links_within)
 
 
-def _storage_root(url: str) -> StoreAddress:
+def _storage_roots(url: str) -> tuple[StoreAddress, ...]:
     try:
         address = StoreAddress.parse(url)
     except CallerError as error:
         raise ConfigError(f"--storage: {error}") from error
     if address.scheme == "file":
         raise ConfigError(f"--storage {url} is a directory of this host; name it with --root")
-    require_openable(url)
-    return address
+    own = urlsplit(require_openable(url)).netloc
+    return (address,) if address.authority else (address, replace(address, authority=own))

@@ -39,8 +39,12 @@ def open_storage(url: str) -> Storage:
     return _OPENERS[scheme](url)
 
 
-def require_openable(url: str) -> None:
+def require_openable(url: str) -> str:
     """Check that what a URL needs is installed and configured here; the store is not asked.
+
+    Returns:
+        The URL by which the storage calls itself: where none was named, with the NameNode that
+        is configured.
 
     Raises:
         CallerError: the scheme is not supported, or something is missing; says what to do.
@@ -54,7 +58,10 @@ def require_openable(url: str) -> None:
         from headrace.storage.hdfs.namenode import NameNodes
 
         config = HdfsConfig.from_environment()
-        NameNodes(parse_address(url, config), config)
+        address = parse_address(url, config)
+        NameNodes(address, config)
+        return address.url
+    return url
 
 
 def _open_file_url(url: str) -> Storage:

@@ -144,7 +144,7 @@ def _intended(wanted: Wanted) -> FileReadiness:
 
 def _reason(files: tuple[HotspotFile, ...], trouble: str) -> str:
     if not files:
-        return "no file of it is read by many, or is there"
+        return "no file of it is read by many"
     raised = sum(one.wanted > one.original for one in files)
     if not raised:
         return files[0].reason

@@ -141,7 +141,8 @@ def _not_worth(file: HotFile, now: Now, copies: int, saved_s: float, going: _Pla
     """Return why copies are not worth making; empty: they are."""
     limits = going.limits
     if saved_s < limits.least_saved_s:
-        return f"{copies} copies would save {saved_s:.2g} s of loading"
+        count = "1 copy" if copies == 1 else f"{copies} copies"
+        return f"{count} would save {saved_s:.2g} s of loading"
     copied = (copies - now.original) * _copied(file, going.figures)
     if copied > limits.most_copied_share * file.readers * file.hot_bytes:
         return (
