@@ -28,7 +28,7 @@ from headrace.checkpoint.pinning import PinHolder
 from headrace.client.checkpoint.place import open_place
 from headrace.client.torch.checkpoint import writer as writer_module
 from headrace.core.errors import CallerError, ConfigError, StorageError
-from headrace.storage.local import LocalStorage
+from headrace.storage.local import LocalStorage, LocalWriter
 from headrace.storage.opening import open_storage
 from headrace.storage.writing import BrokenFileError
 from headrace.torch import CheckpointReader, CheckpointWriter
@@ -165,6 +165,7 @@ def test_what_a_save_that_failed_left_is_gone_after_the_next_one(tmp_path: Path)
     folder.mkdir()
     for number in range(5):
         (folder / f"__{number}_0.distcp").write_bytes(b"left")
+        (folder / f".__{number}_0-6777271c.distcp.70a7f35d.part").write_bytes(b"cut off")
     save({"a": torch.ones(3)}, folder)
     manifest, metadata, shard = names(folder)
     assert (manifest, metadata, shard[:6]) == (MANIFEST, ".metadata", "__0_0-")
@@ -300,6 +301,28 @@ def test_a_file_whose_stream_broke_is_begun_anew(
     writer = save(random_state(), tmp_path / "it", streams=1)
     assert writer.statistics().begun_anew == 2
     assert same(load(tmp_path / "it"), random_state())
+
+
+def test_a_file_whose_stream_broke_within_a_large_tensor_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There ``torch.save`` itself writes, and raises an error of its own instead."""
+    write, broken = LocalWriter.write, []
+
+    def breaking(writer: LocalWriter, data: memoryview) -> None:
+        if len(data) > 1_000_000 and not broken:
+            broken.append(len(data))
+            raise BrokenFileError("a node died")
+        write(writer, data)
+
+    monkeypatch.setattr(LocalWriter, "write", breaking)
+    state = {"a": torch.ones(1_500_000)}
+    writer = save(state, tmp_path / "it", streams=1)
+    assert broken
+    assert writer.statistics().begun_anew == 1
+    loaded = {"a": torch.zeros(1_500_000)}
+    dcp.load(loaded, storage_reader=CheckpointReader(tmp_path / "it"), no_dist=True)
+    assert torch.equal(loaded["a"], state["a"])
 
 
 def _raiser(error: Exception) -> Any:

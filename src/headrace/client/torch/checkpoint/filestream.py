@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Digester
 from headrace.client.limiter import DirectLimiter
+from headrace.core.errors import HeadraceError
 from headrace.storage.port import FileWriter
 from headrace.storage.writing import flat
 
@@ -20,7 +21,9 @@ PIECE_BYTES = 4 << 20
 class FileStream(io.RawIOBase):
     """Passes on what is written in pieces of a useful size. For one thread.
 
-    ``torch.save`` writes a header in some twenty small writes, and the numbers in one.
+    ``torch.save`` writes a header in some twenty small writes, and the numbers in one. When one of
+    them fails it still tries to end its archive, and raises what comes of that instead: so
+    nothing is written after a failure, and the failure is kept.
     """
 
     def __init__(self, writer: FileWriter, limiter: DirectLimiter) -> None:
@@ -30,6 +33,8 @@ class FileStream(io.RawIOBase):
         self._digester = Digester()
         self._pending = bytearray()
         self._position = 0
+        self.failure: HeadraceError | None = None
+        """Why the store did not take what was written; None: it did."""
 
     def writable(self) -> bool:
         """Return True."""
@@ -62,6 +67,12 @@ class FileStream(io.RawIOBase):
         return self._digester.digests()
 
     def _pass_on(self, piece: memoryview) -> None:
+        if self.failure is not None:
+            raise self.failure
         self._limiter.wait(len(piece))
         self._digester.update(piece)
-        self._writer.write(piece)
+        try:
+            self._writer.write(piece)
+        except HeadraceError as error:
+            self.failure = error
+            raise

@@ -126,7 +126,10 @@ class Saving:
         for item in sorted(items, key=lambda one: one.type is not WriteItemType.BYTE_IO):
             if self._stopped.is_set():
                 raise StorageError(f"{name} is given up, as another file could not be written")
-            results.append(self._write_item(stream, name, item))
+            try:
+                results.append(self._write_item(stream, name, item))
+            except RuntimeError as error:
+                raise stream.failure or error from error
         stream.flush()
         return results, stream
 

@@ -120,7 +120,7 @@ class CheckpointWriter(StorageWriter):
         self._place: Place | None = None
         self._save_id = ""
         self._before: tuple[str, ...] = ()
-        """Shards that were there when the save began."""
+        """Shards, and beginnings of some, that were there when the save began."""
         self._alone: int | None = None
         self._statistics = WriterStatistics()
 
@@ -274,7 +274,9 @@ class CheckpointWriter(StorageWriter):
         place = self._opened()
         if not self._overwrite:
             self._require_nothing(place)
-        self._before = tuple(name for name, _ in self._shards(place))
+        own = r"\d+" if self._alone is None else str(self._alone)
+        is_shard = re.compile(rf"\.?__{own}_.*{re.escape(SHARD_SUFFIX)}(\.\w+\.part)?")
+        self._before = tuple(name for name, _ in self._files(place) if is_shard.fullmatch(name))
         return f"{{}}-{self._save_id[:8]}{SHARD_SUFFIX}"
 
     def _require_nothing(self, place: Place) -> None:
@@ -306,7 +308,7 @@ class CheckpointWriter(StorageWriter):
         """Make sure that this host sees what all ranks wrote; caches of NFS may take a while."""
         give_up_at = time.monotonic() + VISIBLE_S
         while True:
-            found = dict(self._shards(place))
+            found = dict(self._files(place))
             unseen = [name for name, size in sizes.items() if found.get(name) != size]
             if not unseen:
                 return
@@ -318,25 +320,23 @@ class CheckpointWriter(StorageWriter):
                 )
             time.sleep(LOOK_AGAIN_S)
 
-    def _shards(self, place: Place) -> Iterator[tuple[str, int]]:
-        """Yield names and sizes of the folder's shards [bytes]; none if it is not there."""
+    def _files(self, place: Place) -> Iterator[tuple[str, int]]:
+        """Yield names and sizes of the folder's own files [bytes]; none if it is not there."""
         begin = len(place.folder) + 1 if place.folder else 0
         with contextlib.suppress(NotFoundError):
             for info in place.storage.list(place.folder):
                 name = info.path[begin:]
-                if name.endswith(SHARD_SUFFIX) and "/" not in name:
+                if "/" not in name:
                     yield name, info.size
 
     def _remove_others(self, place: Place) -> None:
         """Remove shards of the checkpoint that was written over, and of saves that failed."""
-        own = "__" if self._alone is None else f"__{self._alone}_"
         try:
             if self._before and place.folder and pinned(place.storage, [place.folder]):
                 _log.info("%s is pinned: what was there stays until the next save", self._url)
                 return
             for name in self._before:
-                if name.startswith(own):
-                    place.storage.delete(place.path(name))
+                place.storage.delete(place.path(name))
         except HeadraceError as error:
             _log.warning("%s; it is no part of the checkpoint, the next save removes it", error)
 
