@@ -21,18 +21,11 @@ from headrace.agent.statistics import CopyStatistics
 from headrace.agent.storages import OpenStores
 from headrace.agent.threads import DaemonThreads
 from headrace.core.clock import Clock
-from headrace.core.errors import (
-    CallerError,
-    ConfigError,
-    CorruptDataError,
-    HeadraceError,
-    NotFoundError,
-    StaleError,
-)
+from headrace.core.errors import ConfigError
 from headrace.policy.budget import Grant, WindowBudget
 from headrace.transfer.chunk import PIECE_BYTES, ChunkDone, ChunkTask, copy_chunk
 from headrace.transfer.plan import STAGING
-from headrace.transfer.remote import LENGTH, PROGRESS_S, CopyCall, CopyProgress
+from headrace.transfer.remote import LENGTH, PROGRESS_S, CopyCall, CopyProgress, code_of
 from headrace.wire.serving import ApiError, read_message
 
 log = logging.getLogger("headrace.agent.copying")
@@ -49,16 +42,6 @@ MOST_BYTES = 1 << 30
 
 class StoppedError(Exception):
     """A copy is not to go on."""
-
-
-_CODES: tuple[tuple[type[Exception], str], ...] = (
-    (StaleError, "stale"),
-    (NotFoundError, "not-found"),
-    (CorruptDataError, "corrupt"),
-    (CallerError, "refused"),
-    (HeadraceError, "storage"),
-    (StoppedError, "stopped"),
-)
 
 
 class Pace:
@@ -283,7 +266,7 @@ def _check(call: CopyCall) -> None:
 def _ended(pace: Pace, errors: Sequence[BaseException]) -> CopyProgress:
     """Return the message of a copy that failed, or that was stopped before anything did."""
     error = next((one for one in errors if not isinstance(one, StoppedError)), StoppedError())
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), "defect")
+    code = "stopped" if isinstance(error, StoppedError) else code_of(error)
     if code == "defect":
         log.error("a copy ended with a defect of headrace's", exc_info=error)
     said = str(error) or "the copy was stopped; ask again"

@@ -43,6 +43,7 @@ _ERRORS: Mapping[str, type[HeadraceError]] = {
     "refused": CallerError,
     "storage": StorageError,
 }
+"""By the name that an agent gives them; the first that fits counts."""
 
 
 class CopyCall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +68,13 @@ class CopyProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     code: str = ""
     """The error's stable name: ``stale``, ``not-found``, ``corrupt``, ``refused``, ``storage``,
     ``stopped``, ``defect``."""
+
+
+def code_of(error: BaseException) -> str:
+    """Return what an agent calls an error that ended a copy; ``defect`` if headrace is at fault."""
+    if not isinstance(error, HeadraceError):
+        return "defect"
+    return next((code for code, kind in _ERRORS.items() if isinstance(error, kind)), "storage")
 
 
 def copy_remotely(
