@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from roots_for_tests import replicating, wanted
+from roots_for_tests import eventually, replicating, save_checkpoint, wanted
 
 from headrace.controller.journal import Journal
 
@@ -49,3 +49,15 @@ def test_what_is_ended_next_is_known_to_have_begun(roots: tuple[Path, Path]) -> 
             assert running._replicator.pairs["r"].terms.keep == 3
         running.end("r")
         assert list(running._replicator.pairs) == []
+
+
+def test_nothing_is_remembered_of_checkpoints_that_are_done(roots: tuple[Path, Path]) -> None:
+    source, _ = roots
+    for step in (100, 200, 300):
+        save_checkpoint(source, step)
+    with replicating() as running:
+        running.begin("r", wanted(*roots, once=True))
+        eventually(lambda: running.view("r").over)
+        crew = running._crew
+        eventually(lambda: not crew.is_busy("r"))
+        assert (crew._jobs, crew._takers, crew._moved) == ({}, {}, {})

@@ -73,6 +73,8 @@ class Crew:
 
         def publish() -> None:
             way.publish(action.key.checkpoint, replace=action.replace)
+            with self._idle:
+                self._moved.pop(action.key, None)
             self._tell(Published(key=action.key))
 
         self._start(action.key, None, publish)
@@ -89,6 +91,7 @@ class Crew:
                 if key not in self._dropped:
                     return
                 self._dropped.discard(key)
+                self._moved.pop(key, None)
             try:
                 way.unstage(key.checkpoint)
             except (HeadraceError, OSError) as error:
@@ -123,7 +126,7 @@ class Crew:
     def stop(self, key: CopyKey) -> None:
         """Stop the chunks of a checkpoint."""
         with self._idle:
-            takers = list(self._takers[key])
+            takers = list(self._takers.get(key, ()))
         for taker in takers:
             taker.stop()
 
@@ -140,7 +143,7 @@ class Crew:
             return self._is_busy(replication)
 
     def _is_busy(self, replication: str) -> bool:
-        return any(count and key.replication == replication for key, count in self._jobs.items())
+        return any(key.replication == replication for key in self._jobs)
 
     def wait_closed(self, timeout_s: float) -> None:
         """Wait until the ways are closed that are to be, or some time passed."""
@@ -153,7 +156,7 @@ class Crew:
     def moved(self, key: CopyKey) -> int:
         """Return all bytes that were asked for so far for a checkpoint [bytes]."""
         with self._idle:
-            return self._moved[key] + self._under_way(key)
+            return self._moved.get(key, 0) + self._under_way(key)
 
     def under_way(self, key: CopyKey) -> int:
         """Return the bytes that were asked for by its chunks in flight [bytes]."""
@@ -161,7 +164,7 @@ class Crew:
             return self._under_way(key)
 
     def _under_way(self, key: CopyKey) -> int:
-        return sum(taker.moved_bytes for taker in self._takers[key])
+        return sum(taker.moved_bytes for taker in self._takers.get(key, ()))
 
     def _send(self, way: Way, action: StartChunk) -> None:
         key, chunk = action.key, action.chunk.key
@@ -225,6 +228,9 @@ class Crew:
         finally:
             with self._idle:
                 self._jobs[key] -= 1
+                if not self._jobs[key]:
+                    del self._jobs[key]
+                    self._takers.pop(key, None)
                 self._idle.notify_all()
 
 
