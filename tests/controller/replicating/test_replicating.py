@@ -529,3 +529,17 @@ def test_the_pointer_never_moves_back(roots: tuple[Path, Path]) -> None:
             way.publish(path)
     assert (destination / "latest_checkpointed_iteration.txt").read_text() == "200"
     assert (destination / "iter_0000100/mp_rank_00/model_optim_rng.pt").exists()
+
+
+def test_each_run_below_a_root_has_a_pointer_of_its_own(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    for run, step in (("a", 900), ("b", 100)):
+        folder = source / run / f"iter_{step:07}/mp_rank_00"
+        folder.mkdir(parents=True)
+        torch.save({"iteration": step}, folder / "model_optim_rng.pt")
+        (source / run / "latest_checkpointed_iteration.txt").write_text(str(step))
+    with replicating() as running:
+        running.begin("r", wanted(source, destination))
+        pointers = [destination / run / "latest_checkpointed_iteration.txt" for run in "ab"]
+        eventually(lambda: all(pointer.exists() for pointer in pointers))
+    assert [pointer.read_text() for pointer in pointers] == ["900", "100"]

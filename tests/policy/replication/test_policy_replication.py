@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from replicating_for_tests import (
@@ -34,6 +35,7 @@ from headrace.policy.replication.events import (
 from headrace.policy.replication.terms import ReplicationLimits, Terms
 
 WRITING = "no marker yet"
+RUNS = [("a", 800), ("a", 900), ("b", 100), ("b", 200)]
 
 
 def test_a_complete_checkpoint_is_sent_whole_and_then_published() -> None:
@@ -53,6 +55,20 @@ def test_of_several_that_are_complete_only_the_newest_is_copied() -> None:
     rig.finish()
     assert published(rig.actions) == ["step-300"]
     assert rig.state(100) == ("skipped", "superseded by step-300")
+
+
+def test_each_folder_is_of_a_run_whose_newest_is_copied() -> None:
+    rig = Rig()
+    rig.list(*(replace(saved(step), path=f"{run}/step-{step}") for run, step in RUNS))
+    rig.finish()
+    assert sorted(published(rig.actions)) == ["a/step-900", "b/step-200"]
+
+
+def test_once_keeps_so_many_of_each_run() -> None:
+    rig = Rig(Terms(once=True, keep=1))
+    rig.list(*(replace(saved(step), path=f"{run}/step-{step}") for run, step in RUNS))
+    rig.finish()
+    assert sorted(published(rig.actions)) == ["a/step-900", "b/step-200"]
 
 
 def test_steps_decide_which_is_the_newest_and_not_their_spelling() -> None:

@@ -64,8 +64,8 @@ class Way:
         self._pins = SourcePins(source, destination.url)
         self._lock = threading.Lock()
         self._pointing = threading.Lock()
-        self._pointed_step = -1
-        """Newest that was published here; the last look need not know of it yet."""
+        self._pointed_steps: dict[str, int] = {}
+        """By folder the newest that was published here; the last look need not know of it yet."""
 
         self._seen: dict[str, Checkpoint] = {}
         self._held: tuple[Checkpoint, ...] = ()
@@ -192,7 +192,7 @@ class Way:
             if replace and path and any(one.path == path for one in self._held):
                 held.enter_context(replacing(self.destination, path, self._pins.owner))
             publish(self._publication(checkpoint, replace=replace), self.destination)
-            self._pointed_step = max(self._pointed_step, checkpoint.step_order)
+            self._pointed_steps[_run(path)] = max(self._newest_step(path), checkpoint.step_order)
         self.forget(path)
 
     def forget(self, path: str) -> None:
@@ -279,14 +279,18 @@ class Way:
         whole = [plan for plan in plans if plan is not None]
         if [plan.file for plan in whole] != list(checkpoint.files):
             raise StaleError(f"{self.source.url}/{checkpoint.path} changed while it was copied")
-        newest = max((one.step_order for one in self._held), default=-1)
         return Publication(
             route=self._route(checkpoint.path),
             checkpoint=checkpoint,
             plans=whole,
             replace=replace,
-            move_pointer=checkpoint.step_order >= max(newest, self._pointed_step),
+            move_pointer=checkpoint.step_order >= self._newest_step(checkpoint.path),
         )
+
+    def _newest_step(self, path: str) -> int:
+        """Return the newest step at the destination of the run that a checkpoint is of."""
+        steps = (one.step_order for one in self._held if _run(one.path) == _run(path))
+        return max(self._pointed_steps.get(_run(path), -1), *steps, -1)
 
     def _checkpoint(self, path: str) -> Checkpoint:
         with self._lock:
@@ -296,6 +300,11 @@ class Way:
 
     def _route(self, path: str) -> Route:
         return Route(source=self.source.url, destination=self.destination.url, checkpoint=path)
+
+
+def _run(path: str) -> str:
+    """Return the folder that a checkpoint's is in: each is of another run."""
+    return path.rpartition("/")[0]
 
 
 def _described(found: Checkpoint | Damaged) -> SeenCheckpoint:

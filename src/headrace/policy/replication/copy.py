@@ -73,6 +73,11 @@ class Copy:
     """Files that are not cut into chunks as they are now, and since when they are as they are."""
 
     @property
+    def run(self) -> str:
+        """Folder that its own is in: each is of another run, with steps of its own."""
+        return self.key.checkpoint.rpartition("/")[0]
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more comes of it, unless it changes at the source."""
         return self.state in ("published", "given-up")

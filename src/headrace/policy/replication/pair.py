@@ -1,11 +1,11 @@
 """One replication: its checkpoints, which of them are wanted, and until when.
 
-**What is wanted.** Of a replication that goes on: the newest complete checkpoint, the one that is
-being written, and what was begun. One that is complete and was not begun is skipped as soon as a
-newer one is complete, or lies at the destination. One that was begun is finished, unless less
-than a quarter of it was moved; then it is left for the newer one, but only once between two
-publications, lest saves that come faster than copies let none ever arrive. An urgent one is
-always wanted.
+**What is wanted.** Of a replication that goes on, in each folder, for each is of another run: the
+newest complete checkpoint, the one that is being written, and what was begun. One that is complete
+and was not begun is skipped as soon as a newer one is complete, or lies at the destination. One
+that was begun is finished, unless less than a quarter of it was moved; then it is left for the
+newer one, but only once between two publications, lest saves that come faster than copies let none
+ever arrive. An urgent one is always wanted.
 
 **Which is urgent.** A signal at step ``s`` concerns the newest checkpoint up to ``s``, which has
 what training was before it went wrong; where the destination has that one already, the first
@@ -141,7 +141,7 @@ class Pair:
             copy.deadline = self._deadline(copy)
             if copy.state == "publishing" or (copy.urgent and not copy.missing):
                 continue
-            why = self._unwanted(copy, newest)
+            why = self._unwanted(copy, newest.get(copy.run))
             if copy.began_at is None:
                 copy.state, copy.reason = ("skipped", why) if why else ("waiting", "")
             elif why and self.terms.once:
@@ -167,14 +167,15 @@ class Pair:
         if copy.missing:
             return f"it is not complete: {copy.missing}"
         if self.terms.keep is not None:
-            complete = [one for one in self.copies.values() if not one.missing]
+            same_run = (one for one in self.copies.values() if one.run == copy.run)
+            complete = [one for one in same_run if not one.missing]
             newer = sum(self._order(one) > self._order(copy) for one in complete)
             if newer >= self.terms.keep:
                 return f"the newest {self.terms.keep} are kept"
         return ""
 
-    def _newest_complete(self) -> Copy | None:
-        """Return the newest checkpoint that is complete at the source and can be copied."""
+    def _newest_complete(self) -> dict[str, Copy]:
+        """Return of each run the newest checkpoint that is complete and can be copied."""
         every = self.terms.evaluate_every_steps
         complete = (
             copy
@@ -183,7 +184,7 @@ class Pair:
             and copy.state != "given-up"
             and not (every and copy.step is not None and copy.step % every)
         )
-        return max(complete, key=self._order, default=None)
+        return {copy.run: copy for copy in sorted(complete, key=self._order)}
 
     @staticmethod
     def _order(copy: Copy) -> tuple[int, float, str]:
