@@ -99,6 +99,12 @@ HOSTILE = {
     "bytes left": (file_of({"a": entry("U8", [1], 0, 1)}, bytes(3)), "2 more follow"),
     "a file cut off": (file_of({"a": entry("U8", [9], 0, 9)}, bytes(3)), "cut off"),
     "half a surrogate": (file_of(b'{"\\ud800":{}}'), "no Unicode"),
+    "a name without end": (file_of({"n" * 10**6: entry("U8", [2], 0, 1)}), "takes 2 bytes"),
+    "a dtype without end": (file_of({"a": entry("F" * 10**6, [1], 0, 1)}), "FF…"),
+    "a name without end twice": (
+        file_of(f'{{"{"n" * 10**6}":1,"{"n" * 10**6}":1}}'.encode()),
+        "twice",
+    ),
     "metadata of numbers": (file_of({"__metadata__": {"a": 1}}), "texts to texts"),
     "metadata of half a surrogate": (file_of(b'{"__metadata__":{"a":"\\ud800"}}'), "no Unicode"),
 }

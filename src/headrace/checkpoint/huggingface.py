@@ -25,7 +25,7 @@ from typing import Any
 
 from headrace.checkpoint.dcp import METADATA, DcpLayout
 from headrace.checkpoint.deepspeed import DeepSpeedLayout
-from headrace.checkpoint.jsonobject import is_unicode, parse_object
+from headrace.checkpoint.jsonobject import is_unicode, parse_object, shown
 from headrace.checkpoint.layout import (
     Checkpoint,
     CheckpointFile,
@@ -142,8 +142,8 @@ def _require_plain(shard: Any, tensor: str, index: str) -> None:
     plain = isinstance(shard, str) and is_unicode(shard) and is_plain(shard, SUFFIX)
     if not plain or "\\" in shard or "\0" in shard:
         raise CorruptDataError(
-            f"{index}: tensor {tensor!r} is said to be in {shard!r}, which is no safetensors file "
-            "directly in the index's folder; do not load this checkpoint"
+            f"{index}: tensor {shown(tensor)} is said to be in {shown(shard)}, which is no "
+            "safetensors file directly in the index's folder; do not load this checkpoint"
         )
 
 
@@ -240,8 +240,8 @@ def _require_named(storage: Storage, checkpoint: Checkpoint, pieces: Sequence[Pi
     for tensor, shard in read_index(storage, checkpoint.path, infos[index]).items():
         if homes.get(tensor) != shard:
             raise CorruptDataError(
-                f"{checkpoint.file_path(index)}: tensor {tensor!r} is said to be in {shard}, which "
-                "has none of that name; save the checkpoint again"
+                f"{checkpoint.file_path(index)}: tensor {shown(tensor)} is said to be in {shard}, "
+                "which has none of that name; save the checkpoint again"
             )
 
 

@@ -8,6 +8,9 @@ from typing import Any, NoReturn
 
 from headrace.core.errors import CorruptDataError
 
+_MOST_SHOWN = 100
+"""Letters of a name or value in an error."""
+
 
 def parse_object(
     text: bytes, *, file: str, what: str, count: Callable[[str], int] | None = None
@@ -39,6 +42,12 @@ def parse_object(
     return document
 
 
+def shown(value: object) -> str:
+    """Return what others wrote as it is shown in an error: quoted, and cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
 def is_unicode(text: str) -> bool:
     """Return whether a text can be written: JSON can name halves of surrogate pairs."""
     try:
@@ -52,7 +61,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for name, value in pairs:
         if name in document:
-            raise ValueError(f"{name!r} occurs twice")
+            raise ValueError(f"{shown(name)} occurs twice")
         document[name] = value
     return document
 

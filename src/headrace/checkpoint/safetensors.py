@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from headrace.checkpoint.jsonobject import is_unicode, parse_object
+from headrace.checkpoint.jsonobject import is_unicode, parse_object, shown
 from headrace.core.digest import Buffer
 from headrace.core.errors import CorruptDataError
 from headrace.storage.port import FileInfo, Storage
@@ -202,22 +202,22 @@ def _metadata(found: Any, file: str) -> Mapping[str, str] | None:
 
 def _entry(name: str, fields: Any, data_begin: int, file: str) -> TensorEntry:
     if not is_unicode(name):
-        _refuse(file, f"tensor {name!r}: its name is no Unicode")
+        _refuse(file, f"tensor {shown(name)}: its name is no Unicode")
     if not isinstance(fields, dict) or fields.keys() != _FIELDS:
-        _refuse(file, f"tensor {name!r} must have dtype, shape and data_offsets, and no more")
+        _refuse(file, f"tensor {shown(name)} must have dtype, shape and data_offsets, and no more")
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        _refuse(file, f"tensor {name!r}: {dtype!r} is no dtype of the format")
+        _refuse(file, f"tensor {shown(name)}: {shown(dtype)} is no dtype of the format")
     if not _are_counts(shape):
-        _refuse(file, f"tensor {name!r}: its shape is no list of counts")
+        _refuse(file, f"tensor {shown(name)}: its shape is no list of counts")
     if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        _refuse(file, f"tensor {name!r}: its data_offsets are no pair of rising offsets")
+        _refuse(file, f"tensor {shown(name)}: its data_offsets are no pair of rising offsets")
     length = offsets[1] - offsets[0]
     needed = _needed(shape, DTYPES[dtype].bits)
     if needed != length:
         _refuse(
             file,
-            f"tensor {name!r}: {dtype} of shape {_short(shape)} "
+            f"tensor {shown(name)}: {dtype} of shape {_short(shape)} "
             f"{_takes(needed)}, its data_offsets hold {length} bytes",
         )
     return TensorEntry(name, dtype, tuple(shape), data_begin + offsets[0], length)
@@ -258,7 +258,7 @@ def _require_gapless(entries: Sequence[TensorEntry], begin: int, size: int, file
             kind = "overlaps what is before it" if entry.offset < begin else "leaves a hole"
             _refuse(
                 file,
-                f"tensor {entry.name!r} {kind}: it begins at byte {entry.offset} of the "
+                f"tensor {shown(entry.name)} {kind}: it begins at byte {entry.offset} of the "
                 f"file, {begin} is next",
             )
         begin += entry.length

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headrace.checkpoint.jsonobject import shown
 from headrace.checkpoint.safetensors import DTYPES, TensorEntry
 from headrace.client.checkpoint.tensorslice import plan_slice
 from headrace.client.checkpoint.tensorsource import (
@@ -110,8 +111,8 @@ class OpenSafetensors:
         (entry,) = self._source.entries([name])
         if DTYPES[entry.dtype].bits % 8:
             raise CallerError(
-                f"tensor {name!r} is {entry.dtype}, of which several numbers share a byte; read "
-                "it whole by get_tensor"
+                f"tensor {shown(name)} is {entry.dtype}, of which several numbers share a byte; "
+                "read it whole by get_tensor"
             )
         self._maker.check(entry)
         return TensorSlice(self._source, self._maker, entry)
@@ -173,8 +174,8 @@ class NumpyTensors:
         """Refuse dtypes that numpy has not."""
         if entry.dtype not in _NUMPY:
             raise CallerError(
-                f"numpy has no {DTYPES[entry.dtype].torch_name}, which tensor {entry.name!r} is "
-                'of; open the file with framework="pt"'
+                f"numpy has no {DTYPES[entry.dtype].torch_name}, which tensor {shown(entry.name)} "
+                'is of; open the file with framework="pt"'
             )
 
     def make(self, entry: TensorEntry, shape: tuple[int, ...], octets: Octets) -> Any:
@@ -212,5 +213,6 @@ def _made(maker: MakesTensors, entry: TensorEntry, shape: tuple[int, ...], octet
         return maker.make(entry, shape, octets)
     except (ValueError, OverflowError, RuntimeError, TypeError) as error:
         raise CorruptDataError(
-            f"tensor {entry.name!r} has the shape {entry.shape}, which no tensor can have: {error}"
+            f"tensor {shown(entry.name)} has the shape {shown(entry.shape)}, which no tensor can "
+            f"have: {error}"
         ) from error

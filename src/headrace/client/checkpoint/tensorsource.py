@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.checkpoint.huggingface import INDEX_SUFFIX, read_index
+from headrace.checkpoint.jsonobject import shown
 from headrace.checkpoint.naming import is_plain
 from headrace.checkpoint.safetensors import (
     HEAD_BYTES,
@@ -176,8 +177,8 @@ class TensorSource:
     def _require_at_home(self, name: str, home: str) -> None:
         if name not in self._entries or self._entries[name][0] != home:
             raise CorruptDataError(
-                f"{self._storage.url}: its index says that tensor {name!r} is in {home}, which has "
-                "none of that name; save the checkpoint again"
+                f"{self._storage.url}: its index says that tensor {shown(name)} is in {home}, "
+                "which has none of that name; save the checkpoint again"
             )
 
     def _require_headers(self, paths: Iterable[str]) -> None:
@@ -196,8 +197,8 @@ class TensorSource:
         other = self._entries.get(name, (path,))[0]
         if other != path:
             raise CorruptDataError(
-                f"{self._storage.url}: {other} and {path} both have a tensor {name!r}; name one of "
-                "the files instead of their folder"
+                f"{self._storage.url}: {other} and {path} both have a tensor {shown(name)}; name "
+                "one of the files instead of their folder"
             )
 
     def _read_headers(self, paths: Sequence[str]) -> list[Header]:
@@ -227,7 +228,7 @@ class TensorSource:
     def _unknown(self, name: str, known: list[str]) -> str:
         near = get_close_matches(name, known[:_MOST_COMPARED], n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {len(known)}, see keys()"
-        return f"no tensor {name!r} in {self._storage.url}; {hint}"
+        return f"no tensor {shown(name)} in {self._storage.url}; {hint}"
 
 
 def open_source(url: str, *, limits: FetchLimits | None = None) -> TensorSource:
