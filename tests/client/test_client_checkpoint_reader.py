@@ -280,7 +280,7 @@ def change_metadata(folder: Path, fqn: str, **fields: Any) -> None:
     (folder / ".metadata").write_bytes(pickle.dumps(metadata))
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../it", "a/../../b", "", "a\0b"])
+@pytest.mark.parametrize("path", ["/etc/passwd", "../it", "a/../../b", "", "a\0b", "a\33[2J"])
 def test_files_outside_of_the_checkpoint_are_refused(copied: Path, path: str) -> None:
     change_metadata(copied, "scalar", relative_path=path)
     with pytest.raises(CorruptDataError, match="outside of the checkpoint"):

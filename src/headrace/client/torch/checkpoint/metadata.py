@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
+from headrace.checkpoint.dcppieces import is_inside
 from headrace.checkpoint.pickles import Class, Constant, Function, Known, load
 from headrace.core.errors import CorruptDataError
 
@@ -82,10 +83,9 @@ def _require_place(index: object, info: object, what: str) -> None:
             f"{what} describes a piece by a {type(info).__name__}, which is not how files store "
             "it; it was written for another kind of storage"
         )
-    parts = info.relative_path.split("/")
-    if info.relative_path[:1] in ("", "/") or ".." in parts or "\0" in info.relative_path:
+    if not is_inside(info.relative_path):
         raise CorruptDataError(
-            f"{what} says that {index.fqn!r} lies in {info.relative_path!r}, outside of the "
+            f"{what} says that {index.fqn!r} lies in {info.relative_path[:99]!r}, outside of the "
             "checkpoint; it is damaged or hostile"
         )
     if info.offset < 0 or info.length < 0:

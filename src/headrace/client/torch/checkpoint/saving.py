@@ -70,8 +70,8 @@ class Saving:
         self._limiter = limiter
         self._stopped = threading.Event()
         self._written: list[str] = []
-        self.attempts = 0
-        """Files that were begun."""
+        self.begun: list[str] = []
+        """Paths of files, each as often as it was begun."""
 
     def save(self, items: Sequence[WriteItem], naming: str) -> list[WriteResult]:
         """Write everything; it is durable when this returns.
@@ -107,7 +107,7 @@ class Saving:
         filled: list[tuple[list[WriteResult], FileStream]] = []
 
         def fill(writer: FileWriter) -> None:
-            self.attempts += 1
+            self.begun.append(path)
             filled[:] = [self._fill(writer, name, items)]
 
         info = write_anew(lambda: self._place.storage.create(path), fill)

@@ -210,7 +210,7 @@ class CheckpointWriter(StorageWriter):
             items=len(results),
             files=len(files),
             written_bytes=sum(file.size for file in files),
-            begun_anew=saving.attempts - len(files),
+            begun_anew=len(saving.begun) - len(files),
             save_s=time.perf_counter() - begin,
         )
         _log.info("%s: %s", self._url, self._statistics)
