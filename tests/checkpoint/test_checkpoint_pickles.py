@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import struct
@@ -91,6 +92,46 @@ def test_instances_are_filled_without_running_their_methods() -> None:
     assert first is second
     assert (first.inside, first.label) == ([1], "none")
     assert keyed == {Key("a"): 1}
+
+
+BOX = globally("Box")
+INSIDE, LABEL = b"X\x06\0\0\0inside", b"X\x05\0\0\0label"
+FIRST = BOX + b")\x81\x94}(" + INSIDE + b"K\x01" + LABEL + LABEL + b"ub"
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (b"h\x00}(" + INSIDE + b"K\x01" + LABEL + LABEL + b"ub", "filled twice"),
+        (BOX + b")\x81}(" + INSIDE + b"K\x01" + LABEL + b"K\x01ub", "label of a Box"),
+        (BOX + b")\x81}(" + INSIDE + b"K\x01" + LABEL + LABEL + INSIDE + b"ub", "ValueError"),
+        (BOX + b")\x81}(" + LABEL + b"K\x01" + LABEL + LABEL + b"ub", "lacks fields"),
+        (BOX + b")\x81](" + INSIDE + b"K\x01" + LABEL + LABEL + b"ub", "no dictionary"),
+        (globally("Key") + b")\x81}(" + INSIDE + b"K\x01" + LABEL + LABEL + b"ub", "lacks fields"),
+        (BOX + b")\x81}(]K\x01" + LABEL + LABEL + b"ub", "a list is no key"),
+    ],
+)
+def test_each_instance_of_a_class_is_looked_at_also_after_a_sound_one(
+    second: bytes, why: str
+) -> None:
+    with pytest.raises(CorruptDataError, match=why):
+        read(b"]" + FIRST + b"a" + second + b"a.")
+
+
+def test_a_form_is_not_learnt_from_a_state_that_held_fields_before() -> None:
+    held = BOX + b")\x81}" + INSIDE + b"K\x01s(" + LABEL + LABEL + LABEL + LABEL + b"ub"
+    lacking = BOX + b")\x81}(" + LABEL + LABEL + LABEL + LABEL + b"ub"
+    assert read(held + b".").inside == 1
+    with pytest.raises(CorruptDataError, match="lacks fields"):
+        read(b"]" + held + b"a" + lacking + b"a.")
+
+
+def test_garbage_is_collected_again_afterwards_also_after_damage() -> None:
+    assert gc.isenabled()
+    read(b"N.")
+    with pytest.raises(CorruptDataError):
+        read(b"N")
+    assert gc.isenabled()
 
 
 def test_a_state_may_be_a_tuple_in_the_order_of_the_fields_also_a_shorter_one() -> None:

@@ -17,14 +17,12 @@ from __future__ import annotations
 import struct
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice, takewhile
-from operator import length_hint
 from types import MemberDescriptorType
 from typing import Any, NoReturn
 
+from headrace.core.collector import paused_collector
 from headrace.core.errors import CorruptDataError
 
 
@@ -47,9 +45,16 @@ class Class:
 
     required: frozenset[str] = field(init=False)
 
+    keeps_all_in_dict: bool = field(init=False)
+    """Whether setting fields is nothing but putting them into the ``__dict__`` of an instance."""
+
     def __post_init__(self) -> None:
         required = frozenset(name for name in self.fields if not _has_default(self.kind, name))
         object.__setattr__(self, "required", required)
+        plain = self.kind.__dictoffset__ != 0 and not any(
+            hasattr(getattr(self.kind, name, None), "__set__") for name in self.fields
+        )
+        object.__setattr__(self, "keeps_all_in_dict", plain)
 
 
 def _has_default(kind: type, name: str) -> bool:
@@ -116,7 +121,8 @@ def load(
     """
     machine = _Machine(data, table, what, opaque=opaque, persistent=persistent)
     try:
-        return machine.run()
+        with paused_collector():  # it would look at all that was made again and again
+            return machine.run()
     except _DAMAGE as error:
         raise CorruptDataError(
             f"{what} is not a pickle that can be read: {type(error).__name__} at byte "
@@ -124,7 +130,15 @@ def load(
         ) from error
 
 
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+_DAMAGE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    struct.error,
+)
 """What Python raises where an operation meets a stack, a memo or a value that does not suit it."""
 
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
@@ -137,7 +151,11 @@ _MOST_ITEMS = 64
 _MOST_NAME = 1000
 """Letters of a module and a name."""
 
-_STOP, _MEMOIZE, _NEWLINE = ord("."), 0x94, ord("\n")
+_MOST_FORMS = 100
+"""Of instances that are remembered; a checkpoint's metadata has about ten."""
+
+_unsigned = struct.Struct("<I").unpack_from
+_signed = struct.Struct("<i").unpack_from
 
 
 class _Machine:
@@ -153,7 +171,8 @@ class _Machine:
         persistent: Callable[[object], object] | None,
     ) -> None:
         self._data = data
-        self._rest: Iterator[int] = iter(data)
+        self.position = 0
+        """Bytes that were read."""
         self._table = table
         self._what = what
         self._opaque = opaque
@@ -165,24 +184,99 @@ class _Machine:
         self._classes = {one.kind: one for one in table.values() if isinstance(one, Class)}
         self._unfilled: set[int] = set()
         """Identities of instances that were made and lack their fields."""
+        self._forms: dict[tuple[type, ...], list[str]] = {}
+        """Names of fields, by class and types of their values."""
         self._left = 4 * len(data) + 1000
         """Steps that may still be done with values that were made before, and may be long."""
 
-    @property
-    def position(self) -> int:
-        """Bytes that were read."""
-        return len(self._data) - length_hint(self._rest)
+    def run(self) -> object:  # noqa: PLR0912, PLR0915 - see below
+        """Do all operations and return what is left.
 
-    def run(self) -> object:
-        """Do all operations and return what is left."""
-        memo = self._memo
-        for code in self._rest:
-            if code == _MEMOIZE:  # a quarter of all operations: no call
-                memo[len(memo)] = self._stack[-1]
-            elif code == _STOP:
-                return self._result()
+        The operations of which a checkpoint's metadata has millions are done here, not by the
+        table: a call of each would take three times as long.
+        """
+        data, memo, stack = self._data, self._memo, self._stack
+        position, end = 0, len(self._data)
+        while position < end:
+            code = data[position]
+            position += 1
+            if code == 0x94:  # MEMOIZE
+                memo[len(memo)] = stack[-1]
+            elif code < 0x80:
+                if code == 0x6A:  # j: LONG_BINGET
+                    stack.append(memo[_unsigned(data, position)[0]])
+                    position += 4
+                elif code == 0x68:  # h: BINGET
+                    stack.append(memo[data[position]])
+                    position += 1
+                elif code == 0x4B:  # K: BININT1
+                    stack.append(data[position])
+                    position += 1
+                elif code == 0x28:  # (: MARK
+                    self._marked.append(stack)
+                    stack = []
+                elif code == 0x29:  # ): EMPTY_TUPLE
+                    if data[position] == 0x81:  # NEWOBJ
+                        position += 1
+                        self.position = position
+                        stack[-1] = self._make(stack[-1], ())
+                    else:
+                        stack.append(())
+                elif code == 0x7D:  # }: EMPTY_DICT
+                    stack.append({})
+                elif code == 0x75:  # u: SETITEMS
+                    self.position = position
+                    items, stack = stack, self._marked.pop()
+                    if data[position] == 0x62:  # b: BUILD
+                        position += 1
+                        state = stack.pop()
+                        self._set_and_fill(stack[-1], state, items)
+                    else:
+                        self._set_items(stack[-1], items)
+                elif code == 0x62:  # b: BUILD
+                    self.position = position
+                    state = stack.pop()
+                    self._fill(stack[-1], state)
+                elif code == 0x52:  # R: REDUCE
+                    self.position = position
+                    arguments = stack.pop()
+                    stack[-1] = self._call(stack[-1], arguments)
+                elif code == 0x4D:  # M: BININT2
+                    stack.append(data[position] | data[position + 1] << 8)
+                    position += 2
+                elif code == 0x4A:  # J: BININT
+                    stack.append(_signed(data, position)[0])
+                    position += 4
+                elif code == 0x71:  # q: BINPUT
+                    memo[data[position]] = stack[-1]
+                    position += 1
+                elif code == 0x72:  # r: LONG_BINPUT
+                    memo[_unsigned(data, position)[0]] = stack[-1]
+                    position += 4
+                elif code == 0x2E:  # .: STOP
+                    self.position, self._stack = position, stack
+                    return self._result()
+                else:
+                    self.position, self._stack = position, stack
+                    _OPERATIONS[code](self)
+                    position, stack = self.position, self._stack
+            elif code == 0x81:  # NEWOBJ
+                self.position = position
+                arguments = stack.pop()
+                stack[-1] = self._make(stack[-1], arguments)
+            elif code == 0x85:  # TUPLE1
+                stack[-1] = (stack[-1],)
+            elif code == 0x86:  # TUPLE2
+                if len(stack) < 2:
+                    self.position = position
+                    raise self._damage("a tuple lacks its values")
+                second = stack.pop()
+                stack[-1] = (stack[-1], second)
             else:
+                self.position, self._stack = position, stack
                 _OPERATIONS[code](self)
+                position, stack = self.position, self._stack
+        self.position = position
         raise self._damage("it ends before its end")
 
     def _result(self) -> object:
@@ -206,26 +300,26 @@ class _Machine:
     # What is written in the pickle itself.
 
     def _take(self, length: int) -> bytes:
-        taken = bytes(islice(self._rest, length)) if length <= len(self._data) else b""
+        begin = self.position
+        taken = self._data[begin : begin + length]
         if len(taken) != length:
             raise self._damage(f"it ends within a value of {length:,} bytes")
+        self.position += length
         return taken
 
     def _discard(self, length: int) -> None:
         self._take(length)
 
     def _number(self, width: int) -> int:
-        """Return a number; one that is cut off is followed by the end, which is refused."""
-        return int.from_bytes(islice(self._rest, width), "little")
+        return int.from_bytes(self._take(width), "little")
 
     def _line(self) -> str:
-        line = bytes(takewhile(_NEWLINE.__ne__, self._rest))
-        if self._data[self.position - 1] != _NEWLINE:
+        end = self._data.find(b"\n", self.position)
+        if end < 0:
             raise self._damage("it ends within a name")
+        line = self._data[self.position : end]
+        self.position = end + 1
         return line.decode()
-
-    def _push_signed(self) -> None:
-        self._stack.append(int.from_bytes(self._take(4), "little", signed=True))
 
     def _push_long(self) -> None:
         self._stack.append(int.from_bytes(self._take(self._number(1)), "little", signed=True))
@@ -234,10 +328,6 @@ class _Machine:
         self._stack.append(struct.unpack(">d", self._take(8))[0])
 
     # The stack and the memo.
-
-    def _mark(self) -> None:
-        self._marked.append(self._stack)
-        self._stack = []
 
     def _above_mark(self) -> list[Any]:
         above, self._stack = self._stack, self._marked.pop()
@@ -258,10 +348,10 @@ class _Machine:
         above = self._above_mark()
         self._stack.append(tuple(above))
 
-    def _tuple(self, length: int) -> None:
-        if len(self._stack) < length:
+    def _tuple_of_three(self) -> None:
+        if len(self._stack) < 3:
             raise self._damage("a tuple lacks its values")
-        self._stack[-length:] = [tuple(self._stack[-length:])]
+        self._stack[-3:] = [tuple(self._stack[-3:])]
 
     def _append(self, values: list[Any]) -> None:
         target = self._stack[-1]
@@ -270,8 +360,11 @@ class _Machine:
         elif type(target) is not Opaque:
             raise self._damage("values are appended to what is no list")
 
-    def _set_items(self, items: list[Any]) -> None:
-        target = self._stack[-1]
+    def _set_item(self) -> None:
+        value, key = self._stack.pop(), self._stack.pop()
+        self._set_items(self._stack[-1], [key, value])
+
+    def _set_items(self, target: Any, items: list[Any]) -> None:
         if type(target) in _DICTS:
             keys = items[::2]
             self._require_keys(keys)
@@ -296,17 +389,20 @@ class _Machine:
         if _TEXT.issuperset(map(type, values)):
             self._spend(sum(map(len, values)) >> 6)
             return
-        for value in values:
-            if type(value) in _SIZED:
-                self._spend(len(value) >> 6)
-            if not self._is_key(value):
-                raise self._damage(f"a {type(value).__name__} is no key")
+        for kind in dict.fromkeys(map(type, values)):
+            if kind in _SIZED:
+                self._spend(sum(len(one) >> 6 for one in values if type(one) is kind))
+            elif not self._are_keys(kind, values):
+                raise self._damage(f"a {kind.__name__} is no key")
 
-    def _is_key(self, value: object) -> bool:
-        entry = self._classes.get(type(value))
+    def _are_keys(self, kind: type, values: list[Any]) -> bool:
+        """Tell whether those values that are of one type may be keys."""
+        entry = self._classes.get(kind)
         if entry is not None:
-            return entry.is_key and id(value) not in self._unfilled
-        return type(value) is Opaque or (type(value) is not list and _is_plain(value))
+            return entry.is_key and self._unfilled.isdisjoint(map(id, values))
+        return kind is Opaque or (
+            kind is not list and all(_is_plain(one) for one in values if type(one) is kind)
+        )
 
     # Names, calls and instances.
 
@@ -333,53 +429,86 @@ class _Machine:
             "it may carry code, and nothing of it was executed"
         )
 
-    def _call(self) -> None:
-        arguments, function = self._stack.pop(), self._stack.pop()
+    def _call(self, function: Any, arguments: Any) -> object:
         if type(function) is Opaque:
-            self._stack.append(function)
-            return
+            return function
         if type(function) is not Function or type(arguments) is not tuple:
             raise self._damage("it calls what is no function")
-        if not function.takes_all and not all(map(_is_plain, arguments)):
-            raise self._damage("a function is called with what is not plain")
-        self._spend(sum(len(one) for one in arguments if type(one) is list))
-        self._stack.append(function.call(*arguments))
+        for one in arguments:
+            if not function.takes_all and not _is_plain(one):
+                raise self._damage("a function is called with what is not plain")
+            if type(one) is list:
+                self._spend(len(one))
+        return function.call(*arguments)
 
-    def _make(self) -> None:
-        arguments, entry = self._stack.pop(), self._stack.pop()
+    def _make(self, entry: Any, arguments: Any) -> object:
         if type(entry) is Opaque:
-            self._stack.append(entry)
-            return
+            return entry
         if type(entry) is not Class or type(arguments) is not tuple or arguments:
             raise self._damage("it makes an instance of what is no class")
         made: object = object.__new__(entry.kind)
         if entry.required:
             self._unfilled.add(id(made))
-        self._stack.append(made)
+        return made
 
-    def _fill(self) -> None:
-        state, target = self._stack.pop(), self._stack[-1]
-        if type(target) is Opaque or type(target) is OrderedDict:  # torch puts notes on state dicts
+    def _fill(self, target: Any, state: Any) -> None:
+        kind = type(target)
+        if kind is Opaque or kind is OrderedDict:  # torch puts notes on state dicts
             return
-        entry = self._classes[type(target)]
+        entry = self._classes[kind]
         if entry.required and id(target) not in self._unfilled:
-            raise self._damage(f"a {entry.kind.__name__} is filled twice")
+            raise self._damage(f"a {kind.__name__} is filled twice")
         self._unfilled.discard(id(target))
-        for name, value in self._state(entry, state).items():
+        if type(state) is tuple and entry.order:
+            state = dict(zip(entry.order, state, strict=False))
+        if type(state) is not dict:
+            raise self._damage(f"the state of a {kind.__name__} lacks fields")
+        if not entry.required <= state.keys():
+            raise self._damage(f"the state of a {kind.__name__} lacks fields")
+        self._spend(len(state))
+        for name, value in state.items():
             allowed = entry.fields.get(name)
             if allowed is None:
                 continue
             if type(value) not in allowed and object not in allowed:
-                raise self._damage(f"{name} of a {entry.kind.__name__} is a {type(value).__name__}")
+                raise self._damage(f"{name} of a {kind.__name__} is a {type(value).__name__}")
             object.__setattr__(target, name, value)
 
-    def _state(self, entry: Class, state: object) -> dict[Any, object]:
-        if type(state) is tuple and entry.order:
-            state = dict(zip(entry.order, state, strict=False))
-        if type(state) is not dict or not entry.required <= state.keys():
-            raise self._damage(f"the state of a {entry.kind.__name__} lacks fields")
-        self._spend(len(state))
-        return state
+    def _set_and_fill(self, target: Any, state: Any, items: list[Any]) -> None:
+        """Set a state's items and fill an instance with it.
+
+        Nearly all instances of a pickle have one of a few forms: what was looked at for the first
+        of a form, its names and the types of its values, holds for all.
+        """
+        form = (type(target), *map(type, items[1::2]))
+        if (
+            self._forms.get(form) != items[::2]  # texts, which are compared with whatever it is
+            or type(state) is not dict
+            or state
+            or id(target) not in self._unfilled
+        ):
+            self._set_items(state, items)
+            self._fill(target, state)
+            self._learn(form, state, items[::2])
+            return
+        self._unfilled.remove(id(target))
+        self._spend(len(items) >> 1)
+        pairs = iter(items)
+        state.update(zip(pairs, pairs))  # noqa: B905 - as many names as values
+        target.__dict__.update(state)
+
+    def _learn(self, form: tuple[type, ...], state: dict[Any, object], names: list[Any]) -> None:
+        """Keep the form of an instance, if all of its state was set at once, and are fields."""
+        entry = self._classes.get(form[0])
+        if (
+            entry is not None
+            and entry.keeps_all_in_dict
+            and len(self._forms) < _MOST_FORMS
+            and len(state) == len(names)
+            and state.keys() == set(names)
+            and state.keys() <= entry.fields.keys()
+        ):
+            self._forms[form] = names
 
     def _push_persistent(self) -> None:
         if self._persistent is None:
@@ -415,24 +544,8 @@ def _octets(width: int) -> _Operation:
     return lambda one: one._stack.append(one._take(one._number(width)))
 
 
-def _integer(width: int) -> _Operation:
-    return lambda one: one._stack.append(one._number(width))
-
-
 def _value(value: object) -> _Operation:
     return lambda one: one._stack.append(value)
-
-
-def _made(kind: Callable[[], object]) -> _Operation:
-    return lambda one: one._stack.append(kind())
-
-
-def _get(width: int) -> _Operation:
-    return lambda one: one._stack.append(one._memo[one._number(width)])
-
-
-def _put(width: int) -> _Operation:
-    return lambda one: one._memo.__setitem__(one._number(width), one._stack[-1])
 
 
 _BY_CODE: dict[bytes, _Operation] = {
@@ -441,9 +554,6 @@ _BY_CODE: dict[bytes, _Operation] = {
     b"N": _value(None),
     b"\x88": _value(True),
     b"\x89": _value(False),
-    b"K": _integer(1),
-    b"M": _integer(2),
-    b"J": _Machine._push_signed,
     b"\x8a": _Machine._push_long,
     b"G": _Machine._push_float,
     b"\x8c": _text(1),
@@ -452,33 +562,20 @@ _BY_CODE: dict[bytes, _Operation] = {
     b"C": _octets(1),
     b"B": _octets(4),
     b"\x8e": _octets(8),
-    b"(": _Machine._mark,
     b"0": _Machine._pop,
     b"1": _Machine._pop_to_mark,
-    b"h": _get(1),
-    b"j": _get(4),
-    b"q": _put(1),
-    b"r": _put(4),
-    b")": _value(()),
-    b"\x85": partial(_Machine._tuple, length=1),
-    b"\x86": partial(_Machine._tuple, length=2),
-    b"\x87": partial(_Machine._tuple, length=3),
+    b"\x87": _Machine._tuple_of_three,
     b"t": _Machine._tuple_above_mark,
-    b"]": _made(list),
+    b"]": lambda one: one._stack.append([]),
     b"a": lambda one: one._append([one._stack.pop()]),
     b"e": lambda one: one._append(one._above_mark()),
-    b"}": _made(dict),
-    b"s": lambda one: one._set_items([one._stack.pop(-2), one._stack.pop()]),
-    b"u": lambda one: one._set_items(one._above_mark()),
-    b"\x8f": _made(set),
+    b"s": _Machine._set_item,
+    b"\x8f": lambda one: one._stack.append(set()),
     b"\x90": lambda one: one._add_items(one._above_mark()),
     b"\x91": _Machine._push_frozen_set,
     b"Q": _Machine._push_persistent,
     b"c": _Machine._push_global,
     b"\x93": _Machine._push_stack_global,
-    b"R": _Machine._call,
-    b"\x81": _Machine._make,
-    b"b": _Machine._fill,
 }
 
 _OPERATIONS: list[_Operation] = [
