@@ -6,7 +6,7 @@ parts are removed, and it replaces the first of them. So after a crash either al
 they were, or the joined file tells that what is left of them is in it already.
 """
 # Plain os calls, as in ``local``.
-# ruff: noqa: PTH105, PTH108, PTH116, PTH118, PTH120
+# ruff: noqa: PTH105, PTH108, PTH116, PTH118, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 
-from headrace.core.errors import CallerError
+from headrace.storage.paths import folder_of_parts
 
 _NOT_SHARED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """Where ``copy_file_range`` does not work, ``sendfile`` does."""
@@ -32,15 +32,9 @@ def join(parts: Sequence[str]) -> str:
         CallerError: no parts, or in several folders.
         OSError: one is not there, or there is no room; to be called again with those that are.
     """
-    folders = {os.path.dirname(part) for part in parts}
-    if len(folders) != 1 or len(set(parts)) != len(parts):
-        raise CallerError(
-            f"{len(parts)} parts in {len(folders)} folders cannot be joined; name each once, at "
-            "least one, all in one folder"
-        )
+    folder = folder_of_parts(parts)
     first, others = parts[0], parts[1:]
-    folder, name = os.path.split(first)
-    joined = os.path.join(folder, f".{name}.joined")
+    joined = os.path.join(folder, f".{os.path.basename(first)}.joined")
     if not _holds(joined, parts):
         if not others:
             _remove_if_there(joined)

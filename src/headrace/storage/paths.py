@@ -1,6 +1,11 @@
-"""Paths within a store: relative to its root, with ``/`` between names."""
+"""Paths within a store, with ``/`` between names."""
 
 from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from headrace.core.errors import CallerError
 
 
 def join(folder: str, path: str) -> str:
@@ -11,3 +16,18 @@ def join(folder: str, path: str) -> str:
         path: Relative to the folder.
     """
     return f"{folder}/{path}" if folder else path
+
+
+def folder_of_parts(parts: Sequence[str]) -> str:
+    """Return the one folder of files that are to be joined.
+
+    Raises:
+        CallerError: there are none, one is named twice, or they are in several folders.
+    """
+    folders = {posixpath.dirname(part) for part in parts}
+    if len(folders) != 1 or len(set(parts)) != len(parts):
+        raise CallerError(
+            f"{len(parts)} parts in {len(folders)} folders cannot be joined; name each once, at "
+            "least one, all in one folder"
+        )
+    return folders.pop()

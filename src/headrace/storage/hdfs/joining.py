@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.hdfs.namenode import NameNodes
 from headrace.storage.hdfs.webhdfs import WebHdfs
+from headrace.storage.paths import folder_of_parts
 
 if TYPE_CHECKING:
     import hdfs_native
@@ -57,15 +58,9 @@ def _delete(path: str, client: hdfs_native.Client) -> None:
 
 
 def _folder_of(parts: Sequence[str]) -> str:
-    folders = {posixpath.dirname(part) for part in parts}
-    if len(folders) != 1 or len(set(parts)) != len(parts):
-        raise CallerError(
-            f"{len(parts)} parts in {len(folders)} folders cannot be joined; name each once, at "
-            "least one, all in one folder"
-        )
     if any("," in part for part in parts):
         raise CallerError("files with commas in their names cannot be joined; rename them")
-    return folders.pop()
+    return folder_of_parts(parts)
 
 
 def _lengths(namenodes: NameNodes, folder: str, parts: Sequence[str]) -> dict[str, int]:
