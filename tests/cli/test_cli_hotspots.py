@@ -19,13 +19,14 @@ import pytest
 from estate_samples import estate
 from rich.console import Console
 
-from headrace.cli.hotspots import headline, show
+from headrace.cli.hotspots import Progress, headline, show
 from headrace.cli.main import run
 from headrace.cli.topview import Screen, picture
+from headrace.controller.hotspots.alone import leases_folder, opened_desk
 from headrace.controller.local import LocalController
 from headrace.devhdfs.cluster import Cluster
 from headrace.storage.hdfs import HdfsStorage
-from headrace.wire.hotspots import HotspotFile, HotspotView
+from headrace.wire.hotspots import HotspotAsked, HotspotFile, HotspotView
 
 OWN = 2
 RANKS = ("--world-size", "100000", "--file", "hot", "--eta", "60s")
@@ -240,6 +241,47 @@ def raising(**changed: object) -> HotspotView:
         "files": (file,),
     }
     return HotspotView(**(told | changed))  # type: ignore[arg-type]
+
+
+def test_why_a_checkpoint_is_not_read_yet_is_told_when_it_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress = Progress()
+    for reason in ("it is read", "it is read", "no answer from the NameNode"):
+        progress.tell(raising(state="planning", ready_share=0.0, reason=reason))
+    said = capsys.readouterr().err.splitlines()
+    reasons = [one.rpartition(", ")[2] for one in said]
+    assert reasons == ["it is read", "no answer from the NameNode"]
+
+
+def test_a_store_that_is_away_is_told_and_nothing_was_given_back() -> None:
+    away = ["announce", "hdfs://127.0.0.1:9/ckpt", *RANKS]
+    with subprocess.Popen(
+        [sys.executable, "-m", "headrace", *away], stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stderr is not None
+        said = [waiting.stderr.readline(), waiting.stderr.readline()]
+        waiting.terminate()
+        said += waiting.stderr.readlines()
+    assert "the connection was refused" in said[1]
+    assert "given back" not in "".join(said)
+    assert waiting.returncode == 130
+
+
+def test_what_could_not_be_given_back_is_told_when_it_is(
+    hot_dir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = leases_folder()
+    folder.mkdir(parents=True)
+    with closing(HdfsStorage(hot_dir)) as storage, opened_desk(folder / "1.db") as desk:
+        name = desk.announce(HotspotAsked(url=hot_dir, world_size=100_000, files=("hot",))).id
+        until(lambda: desk.view(name).state == "held")
+        desk._book.end(name, "gone", "released")
+        assert storage.replication("hot") == 3
+    assert run(["leases"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, "all of it is given back" in said.err) == ("", True)
+    assert copies(hot_dir) == OWN
 
 
 def test_progress_is_told_in_a_line() -> None:

@@ -32,6 +32,7 @@ _PLANNED_S = 10.0
 """Longest wait for what a controller decides, where its copies are not waited for [s]."""
 
 _WAITING = ("planning", "intended", "raising")
+_RAISED = ("raising", "held", "lowering")
 _BAD = ("failed", "gone", "lowering")
 
 
@@ -180,13 +181,13 @@ def _held(desk: HotspotDesk, options: _Given) -> int:
 
 
 def _give_back(desk: HotspotDesk) -> None:
-    is_idle = desk.is_idle()
+    is_raised = any(one.state in _RAISED for one in desk.views().hotspots)
     if not desk.give_back():
         raise StorageError(
             "copies could not be given back for now; run `headrace leases` when the store "
             "answers again"
         )
-    if not is_idle:
+    if is_raised:
         click.echo("headrace: all copies are given back", err=True)
 
 

@@ -53,11 +53,11 @@ class Progress:
     """Tells on standard error how far an announcement is, when there is something new to tell."""
 
     def __init__(self) -> None:
-        self._told: tuple[str, int] | None = None
+        self._told: tuple[str, int, str] | None = None
 
     def tell(self, view: HotspotView) -> None:
-        """Print a line if the state changed, or a tenth more is ready."""
-        now = (view.state, int(view.ready_share * 10))
+        """Print a line if the state or its reason changed, or a tenth more is ready."""
+        now = (view.state, int(view.ready_share * 10), view.reason)
         if now != self._told:
             click.echo(f"headrace: {headline(view)}", err=True)
             self._told = now

@@ -70,19 +70,20 @@ def _of_commands(release: str | None, json_file: str | None) -> int:
             "announced, and its copies are given back"
         )
     left: list[HotspotView] = []
-    is_clean, is_held = True, False
+    is_clean, is_held, is_left = True, False, False
     for path in journals(leases_folder()):
         try:
             with opened_desk(path) as desk:
+                is_left |= not desk.is_idle()
                 found = desk.views().hotspots
                 is_clean &= desk.give_back()
                 left += [desk.view(one.id) for one in found]
         except JournalInUseError:
             is_held = True
             click.echo(f"headrace: process {path.stem} holds copies, and runs", err=True)
-    if left or json_file or not is_held:
+    if left or json_file or not (is_held or is_left):
         _tell(Hotspots(hotspots=tuple(left)), json_file)
-    if left and json_file != "-":
+    if is_left and json_file != "-":
         said = "all of it is given back" if is_clean else "not all could be given back; try again"
         click.echo(f"headrace: left by commands that were killed; {said}", err=True)
     return 0 if is_clean else 3
