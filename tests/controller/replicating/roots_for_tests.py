@@ -80,6 +80,12 @@ def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> None:
         time.sleep(0.02)
 
 
+def wait_over(running: Replicating, name: str, timeout_s: float) -> ReplicationView:
+    """Wait until a replication that is done once is over."""
+    eventually(lambda: running.view(name).over, timeout_s)
+    return running.view(name)
+
+
 def state_of(view: ReplicationView, step: int) -> tuple[str, str]:
     """Return a checkpoint's state, and why."""
     found = next((one for one in view.checkpoints if one.step == step), None)

@@ -21,6 +21,7 @@ from roots_for_tests import (
     save_checkpoint,
     save_shards,
     state_of,
+    wait_over,
     wanted,
 )
 
@@ -71,7 +72,7 @@ def test_once_copies_all_that_is_complete(roots: tuple[Path, Path]) -> None:
     save_shards(source, 300)
     with replicating() as running:
         running.begin("r", wanted(source, destination, once=True))
-        view = running.wait_over("r", 20.0)
+        view = wait_over(running, "r", 20.0)
     assert view.over
     for folder in saved:
         assert content(destination / folder.name) == content(folder)
@@ -104,7 +105,7 @@ def test_what_was_staged_is_not_sent_again_after_a_restart(roots: tuple[Path, Pa
     with replicating() as running:
         (folder / MARKER).write_text("{}")
         running.begin("r", wanted(source, destination, once=True))
-        view = running.wait_over("r", 20.0)
+        view = wait_over(running, "r", 20.0)
     assert view.checkpoints[0].state == "published"
     assert view.checkpoints[0].sent_bytes < 1000
     assert content(destination / folder.name) == content(folder)
@@ -187,7 +188,7 @@ class TestASourceWhoseRetentionGoesOn:
 
         with replicating(open_store=opened) as running:
             running.begin("r", wanted(source, destination, once=True))
-            assert state_of(running.wait_over("r", 20.0), 100)[0] == "published"
+            assert state_of(wait_over(running, "r", 20.0), 100)[0] == "published"
 
 
 def test_a_source_that_vanishes_is_waited_for(roots: tuple[Path, Path]) -> None:
@@ -211,7 +212,7 @@ def test_what_is_to_be_done_once_ends_though_its_source_vanished(roots: tuple[Pa
         running.begin("r", wanted(source, destination, once=True))
         eventually(lambda: running.view("r").listed)
         shutil.rmtree(source)
-        view = running.wait_over("r", 20.0)
+        view = wait_over(running, "r", 20.0)
     assert view.over
     assert "no such file" in view.down
 
@@ -223,7 +224,7 @@ def test_garbage_is_given_up_and_an_older_one_copied(roots: tuple[Path, Path]) -
     (bad / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../../etc/passwd"}}')
     with replicating() as running:
         running.begin("r", wanted(source, destination, once=True))
-        view = running.wait_over("r", 20.0)
+        view = wait_over(running, "r", 20.0)
     states = {one.checkpoint: one.state for one in view.checkpoints}
     assert states == {"checkpoint-100": "published", "checkpoint-200": "given-up"}
     assert content(destination / good.name) == content(good)
@@ -237,7 +238,7 @@ def test_names_that_are_no_text_are_given_up_and_others_copied(roots: tuple[Path
     save_checkpoint(source, 300).rename(source / os.fsdecode(b"\xff-checkpoint-300"))
     with replicating() as running:
         running.begin("r", wanted(source, destination, once=True))
-        view = running.wait_over("r", 20.0)
+        view = wait_over(running, "r", 20.0)
     states = {one.checkpoint: (one.state, one.reason) for one in view.checkpoints}
     assert states["checkpoint-100"][0] == "published"
     assert states["checkpoint-200"][0] == "given-up"
@@ -294,7 +295,7 @@ def test_another_checkpoint_of_the_same_name_is_left_alone(roots: tuple[Path, Pa
     before = content(mine)
     with replicating() as running:
         running.begin("r", wanted(source, destination, once=True))
-        view = running.wait_over("r", 20.0)
+        view = wait_over(running, "r", 20.0)
     assert state_of(view, 100)[0] == "given-up"
     assert "another checkpoint" in state_of(view, 100)[1]
     assert content(mine) == before
@@ -314,7 +315,7 @@ def test_one_that_is_written_anew_replaces_its_copy_when_nobody_reads_that(
         assert content(copy) == before
     with replicating() as running:
         running.begin("r", wanted(source, destination, replace=True, once=True))
-        assert state_of(running.wait_over("r", 20.0), 100)[0] == "published"
+        assert state_of(wait_over(running, "r", 20.0), 100)[0] == "published"
     assert content(copy) == content(anew)
     with pin(copy):
         pass
@@ -326,7 +327,7 @@ def test_what_was_copied_before_is_not_copied_again(roots: tuple[Path, Path]) ->
     for _ in range(2):
         with replicating() as running:
             running.begin("r", wanted(source, destination, once=True))
-            view = running.wait_over("r", 20.0)
+            view = wait_over(running, "r", 20.0)
     assert state_of(view, 100) == ("published", "the destination had it")
     assert view.checkpoints[0].sent_bytes == 0
 

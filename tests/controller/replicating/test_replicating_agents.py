@@ -10,7 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from roots_for_tests import content, eventually, replicating, save_checkpoint, state_of, wanted
+from roots_for_tests import (
+    content,
+    eventually,
+    replicating,
+    save_checkpoint,
+    state_of,
+    wait_over,
+    wanted,
+)
 
 from headrace.agent.local import LocalAgent
 from headrace.controller.replicating.agents import AgentPool
@@ -87,7 +95,7 @@ def test_what_an_agent_that_dies_had_begun_others_do(
         running.begin("r", wanted(source, destination, once=True))
         eventually(lambda: any(one.sent_bytes for one in running.view("r").checkpoints))
         os.kill(dying.ready.pid, signal.SIGKILL)
-        view = running.wait_over("r", 40.0)
+        view = wait_over(running, "r", 40.0)
     assert state_of(view, 100)[0] == "published"
     assert content(destination / folder.name) == content(folder)
 

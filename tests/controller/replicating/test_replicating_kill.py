@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from roots_for_tests import content, replicating, save_checkpoint, wanted
+from roots_for_tests import content, replicating, save_checkpoint, wait_over, wanted
 
 from headrace.checkpoint.find import find_checkpoints
 from headrace.storage.local import LocalStorage
@@ -26,7 +26,7 @@ def replicate_in_a_child(source: Path, destination: Path) -> int:
     try:
         with replicating(bytes_per_s=40 << 20) as running:
             running.begin("r", wanted(source, destination, once=True, keep=2))
-            status = 0 if running.wait_over("r", 30.0).over else 1
+            status = 0 if wait_over(running, "r", 30.0).over else 1
     finally:
         os._exit(status)
 

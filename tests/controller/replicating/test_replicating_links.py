@@ -13,6 +13,7 @@ from roots_for_tests import (
     replicating,
     save_checkpoint,
     state_of,
+    wait_over,
     wanted,
 )
 
@@ -68,7 +69,7 @@ def test_no_second_sees_more_than_the_budget(
         running.begin("r", wanted(source, destination, once=True))
         eventually(lambda: running.view("r").listed)
         opened[str(source)].reads.clear()  # what was looked at to know what it is
-        view = running.wait_over("r", 60.0)
+        view = wait_over(running, "r", 60.0)
     assert state_of(view, 100)[0] == "published"
     assert content(destination / folder.name) == content(folder)
     assert opened[str(source)].most_of_any_second() <= rate

@@ -134,7 +134,6 @@ class Replicating:
         self._replications: dict[str, _Replication] = {}
         self._written: dict[str, TransferRow] = {}
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
         self._beginning = threading.Lock()
         self._ending = threading.Event()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -214,12 +213,6 @@ class Replicating:
         """Return how far all are."""
         with self._lock:
             return tuple(self._view(one) for one in self._replications.values())
-
-    def wait_over(self, name: str, timeout_s: float) -> ReplicationView:
-        """Wait until a replication that is done once is over, or some time passed."""
-        with self._lock:
-            self._changed.wait_for(lambda: self._is_over(self._find(name)), timeout_s)
-            return self.view(name)
 
     def close(self) -> None:
         """Stop all; what was staged stays, for whoever goes on."""
@@ -330,7 +323,6 @@ class Replicating:
                 return
             with self._lock:
                 self._handle(event)
-                self._changed.notify_all()
 
     def _handle(self, event: Event) -> None:
         now = self._clock.now()
