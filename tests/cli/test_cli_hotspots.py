@@ -243,6 +243,17 @@ def raising(**changed: object) -> HotspotView:
     return HotspotView(**(told | changed))  # type: ignore[arg-type]
 
 
+def test_rows_are_cut_off_where_a_terminal_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    show(raising())
+    _, names, row, why = capsys.readouterr().out.splitlines()
+    assert (names.split()[0], row.split()[0], why.split()[0]) == ("FILE", "/a", "↳")
+    assert len(names) <= 50
+    assert len(row) <= 50
+
+
 def test_why_a_checkpoint_is_not_read_yet_is_told_when_it_changes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from headrace.cli.asking import Asker, controller_options
-from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
 from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
 from headrace.report.units import bytes_, percent
@@ -62,10 +62,10 @@ def _print(found: Agents) -> None:
         console.print("no agents")
         return
     columns = _columns(console.width)
-    console.print(heading(columns))
+    print_line(console, heading(columns))
     for agent in found.agents:
         for place, tier in enumerate(agent.tiers or [None]):
-            console.print(line(columns, _Row(agent if place == 0 else None, tier)))
+            print_line(console, line(columns, _Row(agent if place == 0 else None, tier)))
 
 
 def _columns(width: int) -> list[Column[_Row]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.printable import printable
@@ -40,6 +41,11 @@ def line(columns: Sequence[Column[R]], row: R) -> Text:
     cells = (column.cell(row) for column in columns)
     whole = [cell if isinstance(cell, Text) else Text(printable(cell)) for cell in cells]
     return _joined(columns, whole)
+
+
+def print_line(console: Console, text: Text) -> None:
+    """Print names of columns or a row in one line, cut off where the terminal ends."""
+    console.print(text, no_wrap=True, overflow="crop")
 
 
 def width_of(columns: Sequence[Column[R]]) -> int:

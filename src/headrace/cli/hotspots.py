@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
 from headrace.cli.printable import printable
 from headrace.report.units import bytes_, percent, seconds
 from headrace.wire.hotspots import HotspotFile, HotspotView
@@ -24,9 +24,9 @@ def show(view: HotspotView) -> None:
     if not view.files:
         return
     columns = _columns(console.width, view.url)
-    console.print(heading(columns))
+    print_line(console, heading(columns))
     for file in view.files[:MOST_FILES]:
-        console.print(line(columns, file))
+        print_line(console, line(columns, file))
         console.print(Text(f"  ↳ {_why(file)}", style="dim"), soft_wrap=True)
     if len(view.files) > MOST_FILES:
         console.print(f"… and {len(view.files) - MOST_FILES} more (--json tells all)")

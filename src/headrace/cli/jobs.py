@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
-from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
 from headrace.cli.gauges import STYLES, amount, felt, needs_word, silence
 from headrace.cli.outputs import json_option
 from headrace.report.document import write_json
@@ -68,11 +68,11 @@ def _print(found: Jobs) -> None:
         return
     worst_first = sorted(found.jobs, key=lambda job: (job.score, job.job))
     columns = _columns(console.width)
-    console.print(heading(columns))
+    print_line(console, heading(columns))
     for job in worst_first:
         tiers: list[tuple[str, TierShare | None]] = [*sorted(job.tiers.items())] or [("", None)]
         for place, (tier, share) in enumerate(tiers):
-            console.print(line(columns, _Row(job if place == 0 else None, tier, share)))
+            print_line(console, line(columns, _Row(job if place == 0 else None, tier, share)))
         if needs_word(job):
             console.print(Text(f"  ↳ {job.reason}", style="dim"), soft_wrap=True)
 

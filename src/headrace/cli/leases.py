@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
-from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
 from headrace.cli.hotspots import headline
 from headrace.cli.outputs import json_option
 from headrace.cli.printable import printable
@@ -95,9 +95,9 @@ def _print(found: Hotspots) -> None:
         console.print("no leases")
         return
     columns = _columns(console.width)
-    console.print(heading(columns))
+    print_line(console, heading(columns))
     for view in found.hotspots:
-        console.print(line(columns, view))
+        print_line(console, line(columns, view))
         console.print(Text(f"  ↳ {printable(view.reason)}", style="dim"), soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
-from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
 from headrace.cli.durations import Duration
 from headrace.cli.gauges import amount
 from headrace.cli.outputs import json_option
@@ -89,9 +89,9 @@ def _print(found: Ledger) -> None:
         console.print("no entries")
         return
     columns = _columns(console.width)
-    console.print(heading(columns))
+    print_line(console, heading(columns))
     for entry in found.entries:
-        console.print(line(columns, entry))
+        print_line(console, line(columns, entry))
         console.print(Text(f"  ↳ {_why(entry)}", style="dim"), soft_wrap=True)
     if found.before is not None:
         console.print("… and older ones (--limit)")

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.columns import Column, heading, line, name_column, width_of
+from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
 from headrace.cli.printable import printable
 from headrace.report.units import bytes_, percent, seconds
 from headrace.wire.replication import CopyView, ReplicationView
@@ -28,9 +28,9 @@ def show(view: ReplicationView) -> None:
         console.print("no checkpoints" if view.listed else "nothing is known of checkpoints yet")
         return
     columns = _columns(console.width)
-    console.print(heading(columns))
+    print_line(console, heading(columns))
     for copy in view.checkpoints[-MOST_ROWS:]:
-        console.print(line(columns, copy))
+        print_line(console, line(columns, copy))
         for remark in _remarks(copy):
             console.print(Text(f"  ↳ {printable(remark)}", style="dim"), soft_wrap=True)
     if len(view.checkpoints) > MOST_ROWS:
@@ -44,9 +44,9 @@ def show_all(views: Sequence[ReplicationView]) -> None:
         console.print("no replications")
         return
     columns = _columns_of_all(console.width)
-    console.print(heading(columns))
+    print_line(console, heading(columns))
     for view in views:
-        console.print(line(columns, view))
+        print_line(console, line(columns, view))
         roots = f"{view.wanted.source} → {view.wanted.destination}"
         for remark in [roots, *([f"waits: {view.down}"] if view.down else [])]:
             console.print(Text(f"  ↳ {printable(remark)}", style="dim"), soft_wrap=True)
