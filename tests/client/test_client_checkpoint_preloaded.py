@@ -13,6 +13,7 @@ import pytest
 from headrace.agent.local import LocalAgent
 from headrace.client.checkpoint.agentranges import AgentRanges
 from headrace.client.checkpoint.preloaded import REFRESH_S, Preloaded
+from headrace.client.checkpoint.sharing import SharedFolder, ShareLimits
 from headrace.core.clock import ManualClock
 from headrace.storage.local import LocalStorage
 from headrace.wire.connection import Connection
@@ -67,6 +68,13 @@ def test_whoever_keeps_a_file_is_asked_for_it(
         drop_preload(connection, "hot")
 
 
+def wait_for_keepers(preloaded: Preloaded, keepers: tuple[int, ...]) -> None:
+    give_up_at = time.monotonic() + 10
+    while preloaded.at("step-1/hot") != keepers:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.01)
+
+
 def test_what_is_kept_later_is_noticed(folder: Path, agents: list[Endpoint]) -> None:
     clock = ManualClock()
     preloaded = Preloaded(str(folder), [AWAY, agents[1]], clock)
@@ -76,9 +84,25 @@ def test_what_is_kept_later_is_noticed(folder: Path, agents: list[Endpoint]) -> 
         put_preload(connection, "one", Preload(url=str(folder), ranges=(one,), lease_s=60))
         assert preloaded.at("step-1/hot") == ()
         clock.advance(REFRESH_S)
-        give_up_at = time.monotonic() + 10
-        while preloaded.at("step-1/hot") != (1,):
-            assert time.monotonic() < give_up_at
-            time.sleep(0.01)
+        wait_for_keepers(preloaded, (1,))
         assert preloaded.at("step-1/cold") == ()
         drop_preload(connection, "one")
+
+
+def test_one_rank_of_a_host_asks_and_the_others_take_its_answer(
+    folder: Path, agents: list[Endpoint], tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    memory = SharedFolder("load", ShareLimits(folder=str(tmp_path), keep_free=0))
+    first, second = (Preloaded(str(folder), [AWAY, agents[0]], clock) for _ in range(2))
+    for rank in (first, second):
+        rank.share(memory)
+    with closing(Connection(agents[0])) as connection:
+        one = WantedRange(path="step-1/hot", offset=0, length=10)
+        put_preload(connection, "one", Preload(url=str(folder), ranges=(one,), lease_s=60))
+        wait_for_keepers(first, (1,))
+        drop_preload(connection, "one")
+        wait_for_keepers(second, (1,))  # what the agent would not say any more
+        memory.leave()
+        clock.advance(REFRESH_S)
+        wait_for_keepers(second, ())  # asks for itself: the memory is gone

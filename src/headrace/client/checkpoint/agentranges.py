@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.client.checkpoint.preloaded import Preloaded
+from headrace.client.checkpoint.sharing import SharedFolder
 from headrace.client.endpoints import find_token
 from headrace.client.registry import FileRegistry, is_registry_file
 from headrace.core.backoff import Backoff
@@ -85,6 +86,14 @@ class AgentRanges:
                     return data
         self._count()
         return self._storage.read(path, offset, length)
+
+    def share(self, folder: SharedFolder | None) -> None:
+        """Learn together with the other ranks of this host which agents keep what.
+
+        Args:
+            folder: The host's memory for a load; None: it is over.
+        """
+        self._preloaded.share(folder)
 
     def statistics(self) -> AgentRangeStatistics:
         """Return where ranges came from up to now."""

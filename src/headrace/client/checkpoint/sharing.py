@@ -106,7 +106,7 @@ class Claim:
 
 
 class SharedFolder:
-    """One load's folder. For one thread of each process."""
+    """One load's folder. For one thread of each process, but for ``make_once``: that is for all."""
 
     def __init__(self, key: str, limits: ShareLimits) -> None:
         """Enter it; made if it is not there. What dead processes left of others is removed.

@@ -70,12 +70,16 @@ class OpenCheckpoint:
             self.folder = SharedFolder(key, self._sharing)
         except OSError as error:
             _log.warning("%s; ranks of this host read each for itself", error)
+        if self._agents is not None:
+            self._agents.share(self.folder)
         return self.folder
 
     def leave(self) -> None:
         """Let go of the memory shared with other ranks."""
         folder, self.folder = self.folder, None
         if folder is not None:
+            if self._agents is not None:
+                self._agents.share(None)
             folder.leave()
 
     def close(self) -> None:
