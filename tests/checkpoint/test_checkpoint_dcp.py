@@ -428,6 +428,16 @@ def test_a_job_without_ranks_is_refused(dcp_checkpoint: Callable[..., Path]) -> 
         LAYOUT.readings(storage, checkpoint, 0)
 
 
+def test_a_tensor_of_several_chunks_without_numbers_is_read_by_nobody(tmp_path: Path) -> None:
+    """As one without rows is that several ranks hold by columns."""
+    metadata = stored(torch.float32, (0, 4), [((0, 0), (0, 2)), ((0, 2), (0, 2))])
+    (tmp_path / ".metadata").write_bytes(pickle.dumps(metadata))
+    (tmp_path / "__0_0.distcp").write_bytes(bytes(1000))
+    storage, checkpoint = opened(tmp_path)
+    readings = LAYOUT.readings(storage, checkpoint, 2)
+    assert [one.what for one in readings] == ["metadata"]
+
+
 def test_metadata_is_read_once_while_it_stays_the_same(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

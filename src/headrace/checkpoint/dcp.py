@@ -229,7 +229,7 @@ def _divide(chunks: Sequence[Piece], world_size: int) -> Iterator[Reading]:
     elif len(filled) == world_size:
         for rank, chunk in enumerate(filled):
             yield reading_of(chunk, range(rank, rank + 1))
-    else:
+    elif filled:
         rows = -(-filled[0].whole[0] // world_size)
         for chunk in filled:
             first, last = chunk.origin[0], chunk.origin[0] + chunk.shape[0] - 1

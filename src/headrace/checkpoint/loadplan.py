@@ -12,6 +12,9 @@ from headrace.checkpoint.find import FanIn, bytes_by_rank, bytes_once_per_host, 
 from headrace.checkpoint.layout import Reading
 from headrace.core.errors import CallerError
 
+MOST_RANKS = 10_000_000
+"""Of a job: what each rank reads is added up by rank."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadPlan:

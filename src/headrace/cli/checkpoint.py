@@ -19,7 +19,7 @@ from headrace.checkpoint.above import open_above
 from headrace.checkpoint.contents import Contents, TensorSum, contents_of, roles_of
 from headrace.checkpoint.find import OnFolder, find_checkpoints, layout_of, open_checkpoint
 from headrace.checkpoint.layout import Checkpoint, LayoutName
-from headrace.checkpoint.loadplan import LoadPlan, plan_load
+from headrace.checkpoint.loadplan import MOST_RANKS, LoadPlan, plan_load
 from headrace.cli.checkpoint_keeping import pin_command, prune_command, unpin_command
 from headrace.cli.outputs import json_option
 from headrace.cli.printable import printable
@@ -118,7 +118,12 @@ def show(*, url: str, tensors: bool, json_file: str | None) -> int:
 
 @command.command()
 @click.argument("url")
-@click.option("--world-size", type=click.IntRange(min=1), required=True, help="Ranks that load.")
+@click.option(
+    "--world-size",
+    type=click.IntRange(1, MOST_RANKS),
+    required=True,
+    help="Ranks that load.",
+)
 @click.option(
     "--hosts",
     type=click.IntRange(min=1),

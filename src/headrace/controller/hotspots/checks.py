@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from headrace.checkpoint.loadplan import MOST_RANKS
 from headrace.core.errors import CallerError
 from headrace.wire.hotspots import LONGEST_LEASE_S, MOST_FILES, HotspotAsked
 
-MOST_RANKS = 10_000_000
 LONGEST_ETA_S = 7 * 24 * 3600.0
 
 
