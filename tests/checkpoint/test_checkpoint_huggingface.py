@@ -147,6 +147,7 @@ def test_a_shard_that_is_damaged_is_not_waited_for(root: Path) -> None:
     [
         *("../x.safetensors", "/x.safetensors", "a/b.safetensors", "..", "", "x", ".safetensors"),
         *("a\\b.safetensors", "a\0.safetensors", "\ud800.safetensors", 7, None, ["x.safetensors"]),
+        *("\x1b[2J.safetensors", "n" * 300 + ".safetensors"),
     ],
 )
 def test_an_index_that_names_no_file_of_its_folder_is_refused(root: Path, shard: object) -> None:

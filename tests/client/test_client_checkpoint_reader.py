@@ -238,6 +238,12 @@ def test_metadata_with_code_is_refused_and_not_executed(copied: Path, tmp_path: 
     assert not evil.exists()
 
 
+def test_metadata_without_end_is_not_read(copied: Path) -> None:
+    os.truncate(copied / ".metadata", 1 << 40)
+    with pytest.raises(CorruptDataError, match=r"more than the .* that are read of metadata"):
+        CheckpointReader(copied).read_metadata()
+
+
 def test_an_object_with_code_is_refused_and_not_executed(tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     dcp.save({"a": Evil(evil)}, checkpoint_id=tmp_path / "it", no_dist=True)

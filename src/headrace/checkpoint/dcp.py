@@ -119,6 +119,19 @@ def is_dcp(storage: Storage, path: str, infos: Mapping[str, FileInfo]) -> bool:
     return b"checkpoint" in head and b"Metadata" in head
 
 
+def require_metadata_size(path: str, size: int) -> None:
+    """Return if a file can be metadata, by its length [bytes].
+
+    Raises:
+        CorruptDataError: it is longer than any is.
+    """
+    if size > MOST_METADATA_BYTES:
+        raise CorruptDataError(
+            f"{path} has {size:,} bytes, more than the {MOST_METADATA_BYTES:,} that are read of "
+            "metadata; it is something else"
+        )
+
+
 def metadata_files(paths: Iterable[str]) -> list[str]:
     """Return ``.metadata``, or else each rank's own, by rank; neither: no names."""
     paths = set(paths)
@@ -209,11 +222,7 @@ def _lengths(storage: Storage, file: FileInfo) -> Mapping[str, int]:
 
 
 def _pieces(storage: Storage, path: str, size: int) -> tuple[Piece, ...]:
-    if size > MOST_METADATA_BYTES:
-        raise CorruptDataError(
-            f"{path} has {size:,} bytes, more than the {MOST_METADATA_BYTES:,} that are read of "
-            "metadata; it is something else"
-        )
+    require_metadata_size(path, size)
     return _parsed(storage.read(path, 0, size), path, path.rpartition("/")[2] == METADATA)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from headrace.checkpoint.dcp import METADATA, DcpLayout
 from headrace.checkpoint.deepspeed import DeepSpeedLayout
-from headrace.checkpoint.jsonobject import is_unicode, parse_object, shown
+from headrace.checkpoint.jsonobject import parse_object, shown
 from headrace.checkpoint.layout import (
     Checkpoint,
     CheckpointFile,
@@ -46,6 +46,9 @@ from headrace.storage.port import FileInfo, Storage
 INDEX_SUFFIX = ".safetensors.index.json"
 MOST_INDEX_BYTES = 100_000_000
 """An index is not read beyond this; that of a model with 100,000 tensors takes 10 MB [bytes]."""
+
+_MOST_LETTERS = 255
+"""Of a file's name, as file systems have it."""
 
 _TRAINER_STATE = "trainer_state.json"
 _CHECKPOINT = re.compile(r"checkpoint-\d{1,18}$")
@@ -139,8 +142,8 @@ def read_index(storage: Storage, path: str, file: FileInfo) -> dict[str, str]:
 
 
 def _require_plain(shard: Any, tensor: str, index: str) -> None:
-    plain = isinstance(shard, str) and is_unicode(shard) and is_plain(shard, SUFFIX)
-    if not plain or "\\" in shard or "\0" in shard:
+    plain = isinstance(shard, str) and shard.isprintable() and is_plain(shard, SUFFIX)
+    if not plain or "\\" in shard or len(shard) > _MOST_LETTERS:
         raise CorruptDataError(
             f"{index}: tensor {shown(tensor)} is said to be in {shown(shard)}, which is no "
             "safetensors file directly in the index's folder; do not load this checkpoint"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
+from headrace.checkpoint.dcp import require_metadata_size
 from headrace.client.checkpoint.agentranges import AgentRanges
 from headrace.client.checkpoint.sharing import SharedFolder, ShareLimits
 from headrace.core.digest import name_digest
@@ -52,9 +53,17 @@ class OpenCheckpoint:
         """Return what agents served up to now [bytes]."""
         return 0 if self._agents is None else self._agents.statistics().agent_bytes
 
-    def read(self, name: str) -> bytes:
-        """Return a whole file."""
-        return self.source.read(name, 0, self._storage.stat(name).size)
+    def read_metadata(self, name: str) -> bytes:
+        """Return a whole file of metadata.
+
+        Raises:
+            NotFoundError: there is none.
+            CorruptDataError: it is too long to be one.
+            StorageError: it cannot be read.
+        """
+        size = self._storage.stat(name).size
+        require_metadata_size(name, size)
+        return self.source.read(name, 0, size)
 
     def enter_shared(self, name: str) -> SharedFolder | None:
         """Return the memory in which ranks of this host share a load; None: they do not.

@@ -222,7 +222,7 @@ class CheckpointReader(StorageReader):
         return self._checkpoint
 
     def _parse(self, name: str) -> Metadata:
-        return parse_metadata(self._opened().read(name), f"{self._url}/{name}")
+        return parse_metadata(self._opened().read_metadata(name), f"{self._url}/{name}")
 
     def _parse_once(self, name: str) -> Metadata:
         """Return metadata that one rank of the host reads and parses: 20 µs for each piece.
