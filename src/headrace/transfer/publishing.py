@@ -135,8 +135,8 @@ class _Publishing:
         if strays and not self._publication.replace:
             raise CallerError(
                 f"{self._destination.url}/{self._route.checkpoint} has {len(strays)} files that "
-                f"are not of this copy, such as {strays[0]}; remove them, or tell to replace "
-                "what is there"
+                f"are not of this copy, such as {strays[0]}; remove them, or have them replaced "
+                "(--replace)"
             )
 
     def _sealed(self, staged: Staged) -> Seal:

@@ -61,3 +61,27 @@ def test_nothing_is_remembered_of_checkpoints_that_are_done(roots: tuple[Path, P
         crew = running._crew
         eventually(lambda: not crew.is_busy("r"))
         assert (crew._jobs, crew._takers, crew._moved) == ({}, {}, {})
+
+
+def test_what_is_done_once_is_done_again_when_it_is_asked_for_again(
+    roots: tuple[Path, Path],
+) -> None:
+    source, _ = roots
+    with replicating() as running:
+        for count, step in enumerate((100, 200), start=1):
+            save_checkpoint(source, step)
+            running.begin("r", wanted(*roots, once=True))
+            eventually(lambda: running.view("r").over)
+            view = running.view("r")
+            assert [one.state for one in view.checkpoints] == ["published"] * count
+
+
+def test_what_was_done_once_keeps_nobody_from_the_destination(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    with replicating() as first, replicating() as second:
+        first.begin("r", wanted(*roots, once=True))
+        eventually(lambda: first.view("r").over)
+        eventually(lambda: not list((destination / ".headrace/replicators").glob("*.json")))
+        second.begin("other", wanted(*roots))
+        assert first.view("r").over

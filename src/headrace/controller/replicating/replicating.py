@@ -146,7 +146,7 @@ class Replicating:
     # What people ask for
 
     def begin(self, name: str, wanted: ReplicationWanted) -> ReplicationView:
-        """Begin a replication, or go on with it on other terms.
+        """Begin a replication, go on with it on other terms, or do it once more.
 
         Raises:
             CallerError: it makes no sense, or another process copies to the destination.
@@ -155,6 +155,13 @@ class Replicating:
         terms_of(wanted)
         with self._beginning:
             known = self._replications.get(name)
+            with self._lock:
+                is_over = known is not None and self._is_over(known)
+            if known is not None and is_over:
+                require_same_roots(known.row, wanted)
+                self._forget(known)
+                self._leave(known)
+                known = None
             if known is None:
                 self._require_room()
                 row = ReplicationRow(name=name, wanted=wanted, since_at=self._wall())
@@ -177,10 +184,7 @@ class Replicating:
         with self._beginning, self._lock:
             replication = self._find(name)
             view = self._view(replication)
-            if name in self._replicator.pairs:
-                self._handle(Ended(replication=name))
-            del self._replications[name]
-            self._journal.drop("replication", name)
+            self._forget(replication)
         self._journal.sync(ANSWER_S)
         self._leave(replication)
         return view
@@ -298,6 +302,14 @@ class Replicating:
         with self._lock:
             self._handle(Began(replication=row.name, terms=terms_of(row.wanted)))
 
+    def _forget(self, replication: _Replication) -> None:
+        name = replication.row.name
+        with self._lock:
+            if name in self._replicator.pairs:
+                self._handle(Ended(replication=name))
+            del self._replications[name]
+            self._journal.drop("replication", name)
+
     def _leave(self, replication: _Replication, timeout_s: float = _END_S) -> None:
         if replication.watch is not None:
             replication.watch.stop(timeout_s)
@@ -323,6 +335,13 @@ class Replicating:
                 return
             with self._lock:
                 self._handle(event)
+                self._free_destinations()
+
+    def _free_destinations(self) -> None:
+        """Let others copy to where all was done that was to be done once."""
+        for one in self._replications.values():
+            if one.watch is not None and not one.watch.failures and self._is_over(one):
+                one.watch.end()
 
     def _handle(self, event: Event) -> None:
         now = self._clock.now()

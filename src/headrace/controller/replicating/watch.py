@@ -95,20 +95,27 @@ class Watch:
         self._hurry.set()
 
     def end(self) -> None:
-        """Look no more, soon."""
+        """Look no more, and let others have the destination, soon."""
         self._ending.set()
         self._hurry.set()
 
     def stop(self, timeout_s: float) -> None:
-        """Look no more; let others have the destination."""
+        """Look no more, and let others have the destination; wait until it is so."""
         self.end()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
-        self._lock.release()
 
     def _run(self) -> None:
-        while not self._ending.is_set():
+        try:
+            self._look_on()
+        finally:
+            self._lock.release()
+
+    def _look_on(self) -> None:
+        while True:
             self._hurry.clear()
+            if self._ending.is_set():  # what ends this sets both, in this order
+                return
             began = self._clock.now()
             try:
                 self._look()
