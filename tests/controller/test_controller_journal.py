@@ -235,3 +235,10 @@ def test_whoever_waits_learns_that_a_row_is_written_or_cannot_be(tmp_path: Path)
     again = Journal(path)
     assert again.kept.quotas == (quota(2.0),)
     again.close()
+
+
+def test_a_journal_that_cannot_be_opened_says_what_to_look_at(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    path.symlink_to(tmp_path / "nowhere" / "j.db")
+    with pytest.raises(ConfigError, match=r"cannot be opened: .* room on its disk"):
+        Journal(path)

@@ -256,7 +256,10 @@ def _open_or_begin_anew(path: Path) -> tuple[sqlite3.Connection, Kept]:
                 f"the journal {path} is in use by another controller; stop that one, or give "
                 "another file with --journal"
             ) from error
-        raise ConfigError(f"the journal {path} cannot be opened: {error}") from error
+        raise ConfigError(
+            f"the journal {path} cannot be opened: {error}; is there room on its disk, and may "
+            "this user write there?"
+        ) from error
     except OSError as error:
         raise ConfigError(f"the journal {path} cannot be made: {error}") from error
     except (sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError) as error:
