@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import random
 import struct
 import time
 from collections import OrderedDict
@@ -278,6 +279,27 @@ def test_a_long_value_is_not_worked_on_again_and_again(data: bytes, why: str) ->
 
 def test_a_large_memo_index_costs_nothing() -> None:
     assert read(b"K\x05r" + struct.pack("<I", 0xFFFFFFFF) + b".") == 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_memo_is_that_of_python_whatever_the_order_of_its_indices(seed: int) -> None:
+    draw = random.Random(seed)
+    data, kept = b"](", set[int]()
+    for number in range(40):
+        data += b"K%c" % number
+        index = draw.choice((len(kept), len(kept), draw.randrange(50)))
+        if index == len(kept) and draw.random() < 0.5:
+            data += b"\x94"
+        else:
+            data += b"q%c" % index
+        kept.add(index)
+        data += b"h%c" % draw.choice(sorted(kept))
+    assert read(data + b"e.") == pickle.loads(data + b"e.")
+
+
+def test_damage_is_told_with_its_place() -> None:
+    with pytest.raises(CorruptDataError, match="KeyError at byte 7;"):
+        read(b"NNN00h\x05.")
 
 
 SAMPLE = pickle.dumps(

@@ -180,7 +180,9 @@ class _Machine:
         self._stack: list[Any] = []
         self._marked: list[list[Any]] = []
         """Stacks below each mark that is open."""
-        self._memo: dict[int, Any] = {}
+        self._memo: list[Any] = []
+        self._sparse: dict[int, Any] = {}
+        """What was kept at an index beyond the end of the memo: no writer does that."""
         self._classes = {one.kind: one for one in table.values() if isinstance(one, Class)}
         self._unfilled: set[int] = set()
         """Identities of instances that were made and lack their fields."""
@@ -195,89 +197,100 @@ class _Machine:
         The operations of which a checkpoint's metadata has millions are done here, not by the
         table: a call of each would take three times as long.
         """
-        data, memo, stack = self._data, self._memo, self._stack
-        position, end = 0, len(self._data)
-        while position < end:
-            code = data[position]
-            position += 1
-            if code == 0x94:  # MEMOIZE
-                memo[len(memo)] = stack[-1]
-            elif code < 0x80:
-                if code == 0x6A:  # j: LONG_BINGET
-                    stack.append(memo[_unsigned(data, position)[0]])
-                    position += 4
-                elif code == 0x68:  # h: BINGET
-                    stack.append(memo[data[position]])
-                    position += 1
-                elif code == 0x4B:  # K: BININT1
-                    stack.append(data[position])
-                    position += 1
-                elif code == 0x28:  # (: MARK
-                    self._marked.append(stack)
-                    stack = []
-                elif code == 0x29:  # ): EMPTY_TUPLE
-                    if data[position] == 0x81:  # NEWOBJ
+        data, stack, memo, sparse = self._data, self._stack, self._memo, self._sparse
+        memoize: Callable[[object], object] = memo.append
+        position = 0
+        try:
+            while True:
+                code = data[position]
+                position += 1
+                if code == 0x94:  # MEMOIZE
+                    memoize(stack[-1])
+                elif code < 0x80:
+                    if code == 0x6A:  # j: LONG_BINGET
+                        index = _unsigned(data, position)[0]
+                        position += 4
+                        stack.append(memo[index] if index < len(memo) else sparse[index])
+                    elif code == 0x68:  # h: BINGET
+                        index = data[position]
                         position += 1
+                        stack.append(memo[index] if index < len(memo) else sparse[index])
+                    elif code == 0x4B:  # K: BININT1
+                        stack.append(data[position])
+                        position += 1
+                    elif code == 0x28:  # (: MARK
+                        self._marked.append(stack)
+                        stack = []
+                    elif code == 0x29:  # ): EMPTY_TUPLE
+                        if data[position] == 0x81:  # NEWOBJ
+                            position += 1
+                            self.position = position
+                            stack[-1] = self._make(stack[-1], ())
+                        else:
+                            stack.append(())
+                    elif code == 0x7D:  # }: EMPTY_DICT
+                        stack.append({})
+                    elif code == 0x75:  # u: SETITEMS
                         self.position = position
-                        stack[-1] = self._make(stack[-1], ())
-                    else:
-                        stack.append(())
-                elif code == 0x7D:  # }: EMPTY_DICT
-                    stack.append({})
-                elif code == 0x75:  # u: SETITEMS
-                    self.position = position
-                    items, stack = stack, self._marked.pop()
-                    if data[position] == 0x62:  # b: BUILD
-                        position += 1
+                        items, stack = stack, self._marked.pop()
+                        if data[position] == 0x62:  # b: BUILD
+                            position += 1
+                            state = stack.pop()
+                            self._set_and_fill(stack[-1], state, items)
+                        else:
+                            self._set_items(stack[-1], items)
+                    elif code == 0x62:  # b: BUILD
+                        self.position = position
                         state = stack.pop()
-                        self._set_and_fill(stack[-1], state, items)
+                        self._fill(stack[-1], state)
+                    elif code == 0x52:  # R: REDUCE
+                        self.position = position
+                        arguments = stack.pop()
+                        stack[-1] = self._call(stack[-1], arguments)
+                    elif code == 0x4D:  # M: BININT2
+                        stack.append(data[position] | data[position + 1] << 8)
+                        position += 2
+                    elif code == 0x4A:  # J: BININT
+                        stack.append(_signed(data, position)[0])
+                        position += 4
+                    elif code == 0x71:  # q: BINPUT
+                        memoize = self._put(data[position], stack[-1])
+                        position += 1
+                    elif code == 0x72:  # r: LONG_BINPUT
+                        memoize = self._put(_unsigned(data, position)[0], stack[-1])
+                        position += 4
+                    elif code == 0x2E:  # .: STOP
+                        self.position, self._stack = position, stack
+                        return self._result()
                     else:
-                        self._set_items(stack[-1], items)
-                elif code == 0x62:  # b: BUILD
-                    self.position = position
-                    state = stack.pop()
-                    self._fill(stack[-1], state)
-                elif code == 0x52:  # R: REDUCE
+                        self.position, self._stack = position, stack
+                        _OPERATIONS[code](self)
+                        position, stack = self.position, self._stack
+                elif code == 0x81:  # NEWOBJ
                     self.position = position
                     arguments = stack.pop()
-                    stack[-1] = self._call(stack[-1], arguments)
-                elif code == 0x4D:  # M: BININT2
-                    stack.append(data[position] | data[position + 1] << 8)
-                    position += 2
-                elif code == 0x4A:  # J: BININT
-                    stack.append(_signed(data, position)[0])
-                    position += 4
-                elif code == 0x71:  # q: BINPUT
-                    memo[data[position]] = stack[-1]
-                    position += 1
-                elif code == 0x72:  # r: LONG_BINPUT
-                    memo[_unsigned(data, position)[0]] = stack[-1]
-                    position += 4
-                elif code == 0x2E:  # .: STOP
-                    self.position, self._stack = position, stack
-                    return self._result()
+                    stack[-1] = self._make(stack[-1], arguments)
+                elif code == 0x8C and position + data[position] < len(data):  # SHORT_BINUNICODE
+                    begin = position + 1
+                    position = begin + data[position]
+                    stack.append(str(data[begin:position], "utf-8"))
+                elif code == 0x85:  # TUPLE1
+                    stack[-1] = (stack[-1],)
+                elif code == 0x86:  # TUPLE2
+                    if len(stack) < 2:
+                        self.position = position
+                        raise self._damage("a tuple lacks its values")
+                    second = stack.pop()
+                    stack[-1] = (stack[-1], second)
                 else:
                     self.position, self._stack = position, stack
                     _OPERATIONS[code](self)
                     position, stack = self.position, self._stack
-            elif code == 0x81:  # NEWOBJ
-                self.position = position
-                arguments = stack.pop()
-                stack[-1] = self._make(stack[-1], arguments)
-            elif code == 0x85:  # TUPLE1
-                stack[-1] = (stack[-1],)
-            elif code == 0x86:  # TUPLE2
-                if len(stack) < 2:
-                    self.position = position
-                    raise self._damage("a tuple lacks its values")
-                second = stack.pop()
-                stack[-1] = (stack[-1], second)
-            else:
-                self.position, self._stack = position, stack
-                _OPERATIONS[code](self)
-                position, stack = self.position, self._stack
-        self.position = position
-        raise self._damage("it ends before its end")
+        except _DAMAGE as error:
+            self.position = max(position, self.position)
+            if self.position >= len(data):
+                raise self._damage("it ends before its end") from error
+            raise
 
     def _result(self) -> object:
         if self._marked or len(self._stack) != 1:
@@ -328,6 +341,21 @@ class _Machine:
         self._stack.append(struct.unpack(">d", self._take(8))[0])
 
     # The stack and the memo.
+
+    def _put(self, index: int, value: object) -> Callable[[object], object]:
+        """Keep a value in the memo, and return what keeps the next that comes without an index."""
+        memo, sparse = self._memo, self._sparse
+        if index < len(memo):
+            memo[index] = value
+        elif index == len(memo):
+            memo.append(value)
+            sparse.pop(index, None)
+        else:
+            sparse[index] = value
+        return self._put_next if sparse else memo.append
+
+    def _put_next(self, value: object) -> None:
+        self._put(len(self._memo) + len(self._sparse), value)
 
     def _above_mark(self) -> list[Any]:
         above, self._stack = self._stack, self._marked.pop()

@@ -53,6 +53,7 @@ def parse_metadata(data: bytes, what: str) -> Metadata:
         _require_kind(name, kind, what)
     for index, info in metadata.storage_data.items():
         _require_place(index, info, what)
+    _require_inside(metadata.storage_data, what)
     _require_apart(metadata.storage_data, what)
     return metadata
 
@@ -60,7 +61,6 @@ def parse_metadata(data: bytes, what: str) -> Metadata:
 def _require_kind(name: object, kind: object, what: str) -> None:
     if isinstance(kind, BytesStorageMetadata) or (
         isinstance(kind, TensorStorageMetadata)
-        and all(isinstance(chunk, ChunkStorageMetadata) for chunk in kind.chunks)
         and all(_lies_within(chunk, kind.size) for chunk in kind.chunks)
     ):
         return
@@ -70,11 +70,15 @@ def _require_kind(name: object, kind: object, what: str) -> None:
     )
 
 
-def _lies_within(chunk: ChunkStorageMetadata, size: torch.Size) -> bool:
-    return len(chunk.offsets) == len(chunk.sizes) == len(size) and all(
-        begin >= 0 and length >= 0 and begin + length <= whole
-        for begin, length, whole in zip(chunk.offsets, chunk.sizes, size, strict=True)
-    )
+def _lies_within(chunk: object, size: torch.Size) -> bool:
+    if not isinstance(chunk, ChunkStorageMetadata):
+        return False
+    if not len(chunk.offsets) == len(chunk.sizes) == len(size):
+        return False
+    for begin, length, whole in zip(chunk.offsets, chunk.sizes, size, strict=True):
+        if begin < 0 or length < 0 or begin + length > whole:
+            return False
+    return True
 
 
 def _require_place(index: object, info: object, what: str) -> None:
@@ -83,16 +87,21 @@ def _require_place(index: object, info: object, what: str) -> None:
             f"{what} describes a piece by a {type(info).__name__}, which is not how files store "
             "it; it was written for another kind of storage"
         )
-    if not is_inside(info.relative_path):
-        raise CorruptDataError(
-            f"{what} says that {index.fqn!r} lies in {info.relative_path[:99]!r}, outside of the "
-            "checkpoint; it is damaged or hostile"
-        )
     if info.offset < 0 or info.length < 0:
         raise CorruptDataError(
             f"{what} says that {index.fqn!r} lies at {info.offset}, {info.length} bytes long; it "
             "is damaged or hostile"
         )
+
+
+def _require_inside(places: dict[MetadataIndex, _StorageInfo], what: str) -> None:
+    """Refuse files outside of the folder; many pieces lie in each."""
+    for path, name in {info.relative_path: index.fqn for index, info in places.items()}.items():
+        if not is_inside(path):
+            raise CorruptDataError(
+                f"{what} says that {name!r} lies in {path[:99]!r}, outside of the checkpoint; it "
+                "is damaged or hostile"
+            )
 
 
 def _require_apart(places: dict[MetadataIndex, _StorageInfo], what: str) -> None:
