@@ -28,6 +28,7 @@ from copies_for_tests import (
     stores,
 )
 
+from headrace.checkpoint.arriving import ARRIVING
 from headrace.checkpoint.find import find_checkpoints
 from headrace.checkpoint.layout import Pointer
 from headrace.checkpoint.manifest import read_manifest
@@ -375,6 +376,24 @@ def test_killed_at_any_change_it_ends_the_same_and_was_never_seen_half(
         assert not any(".headrace/" in info.path for info in last.list())
         whole += 1
     assert whole > 20
+
+
+class EndsWithArriving(LocalStorage):
+    """A directory whose process dies as soon as nothing is arriving there any more."""
+
+    def delete(self, path: str) -> None:
+        super().delete(path)
+        if path.endswith(ARRIVING):
+            raise KeyboardInterrupt
+
+
+def test_what_is_complete_is_pointed_to_whenever_its_copier_dies(both: Both) -> None:
+    source, destination = both
+    save(source)
+    checkpoint = listed(source, pointer=Pointer(path="run/latest", content=b"step-10"))
+    with pytest.raises(KeyboardInterrupt):
+        copy(source, EndsWithArriving(destination.url), checkpoint)
+    assert destination.read("run/latest") == b"step-10"
 
 
 @pytest.mark.parametrize("replace", [False, True], ids=["new", "replaced"])

@@ -10,7 +10,7 @@ The order, and what a reader sees meanwhile:
    is not complete for others either, and is never seen mixed with the new one.
 4. The files are moved into place: data, the manifest, metadata, and the marker last. With it the
    checkpoint is complete.
-5. The pointer beside it is moved, and the staging folder removed.
+5. The pointer beside it is moved, nothing is arriving any more, and the staging folder removed.
 
 Every step looks at what is there and does only what is left, so a call that was cut off anywhere
 is simply repeated. One process at a time publishes a checkpoint.
@@ -108,8 +108,8 @@ class _Publishing:
         place = look_at_place(self._destination, self._route, self._plans)
         if not place.is_copy(self._plans, self._publication.copied_from):
             self._put(place)
+        self._point()  # who finds it complete, and does nothing more, finds the pointer moved
         self._destination.delete(arriving_path(self._route.checkpoint))
-        self._point()
         self._staging.remove()
 
     def _put(self, place: Place) -> None:

@@ -10,6 +10,7 @@ import pytest
 from roots_for_tests import eventually, replicating, save_checkpoint, wanted
 
 from headrace.controller.journal import Journal
+from headrace.transfer.plan import Route
 
 
 @pytest.fixture
@@ -85,3 +86,17 @@ def test_what_was_done_once_keeps_nobody_from_the_destination(roots: tuple[Path,
         eventually(lambda: not list((destination / ".headrace/replicators").glob("*.json")))
         second.begin("other", wanted(*roots))
         assert first.view("r").over
+
+
+def test_what_a_copier_that_died_at_the_end_left_is_removed(roots: tuple[Path, Path]) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    route = Route(source=str(source), destination=str(destination), checkpoint="checkpoint-100")
+    for _ in range(2):
+        with replicating() as running:
+            running.begin("r", wanted(*roots, once=True))
+            eventually(lambda: running.view("r").over)
+        left = destination / route.staging / "left"
+        assert not left.exists()
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"of its last write")

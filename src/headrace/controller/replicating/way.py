@@ -103,7 +103,7 @@ class Way:
         )
 
     def tidy(self) -> dict[str, int]:
-        """Remove what was staged of checkpoints that are not at the source any more.
+        """Remove what was staged of checkpoints that are copied, or not at the source any more.
 
         Returns:
             What is staged of the others, by path [bytes].
@@ -112,7 +112,8 @@ class Way:
             StorageError: it cannot be removed.
         """
         with self._lock:
-            paths = {self._route(path).staging: path for path in self._seen}
+            open_ones = [path for path in self._seen if not self._is_held_copy(path)]
+            paths = {self._route(path).staging: path for path in open_ones}
         staged = staged_bytes(self.destination)
         for folder in sorted(staged.keys() - paths.keys()):
             remove_staged(self.destination, folder)
@@ -271,6 +272,11 @@ class Way:
             known = (seen, held, is_published(publication, self.destination))
             self._same[seen.path] = known
         return known[2]
+
+    def _is_held_copy(self, path: str) -> bool:
+        """Tell whether the last look found a copy of a checkpoint."""
+        known = self._same.get(path)
+        return known is not None and known[2] and any(one.path == path for one in self._held)
 
     def _publication(self, checkpoint: Checkpoint, *, replace: bool) -> Publication:
         with self._lock:
