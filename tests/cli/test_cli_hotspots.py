@@ -215,7 +215,7 @@ def raising(**changed: object) -> HotspotView:
     """Return what a controller tells of copies that are being made."""
     file = HotspotFile(
         path="a",
-        size=1,
+        nbytes=1,
         hot_bytes=1,
         readers=9,
         wanted=9,

@@ -65,7 +65,7 @@ class Progress:
 
 def _columns(width: int, url: str) -> list[Column[HotspotFile]]:
     columns: list[Column[HotspotFile]] = [
-        Column(name="SIZE", width=8, right=True, cell=lambda file: bytes_(file.size)),
+        Column(name="SIZE", width=8, right=True, cell=lambda file: bytes_(file.nbytes)),
         Column(name="HOT", width=8, right=True, cell=lambda file: bytes_(file.hot_bytes)),
         Column(name="READERS", width=8, right=True, cell=lambda file: f"{file.readers:,}"),
         Column(name="COPIES", width=8, right=True, cell=_copies),

@@ -72,7 +72,7 @@ class HotspotFile(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """As the store calls it."""
 
-    size: int
+    nbytes: int
     """[bytes]."""
 
     hot_bytes: int

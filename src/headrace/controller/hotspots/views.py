@@ -119,7 +119,7 @@ def _view(
 def _file(found: FileReadiness, file: HotFile, saved_s: float) -> HotspotFile:
     return HotspotFile(
         path=file.file.path,
-        size=file.size,
+        nbytes=file.size,
         hot_bytes=file.hot_bytes,
         readers=file.readers,
         wanted=found.wanted,
