@@ -17,7 +17,7 @@ import psutil
 import pytest
 from reporters_for_tests import MB, agent, agent_report, announced, health
 
-from headrace.controller.calls import MOST_BYTES
+from headrace.controller.call import MOST_BYTES
 from headrace.controller.jobs import MOST_JOBS
 from headrace.controller.local import LocalController
 from headrace.wire.connection import MAX_CONTROL_BYTES, Connection

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from copies_for_tests import wait_until
+from hotspots_for_tests import wait_until
 
 from headrace.agent.local import LocalAgent
 from headrace.controller.hotspots import preloads

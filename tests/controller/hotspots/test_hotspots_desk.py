@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from copies_for_tests import MemoryStore, asked, wait_until
+from hotspots_for_tests import MemoryStore, asked, wait_until
 
 from headrace.controller.hotspots import keeper
 from headrace.controller.hotspots.desk import HotspotDesk

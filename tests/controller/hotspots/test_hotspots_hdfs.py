@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from copies_for_tests import wait_until
 from dying_desk import LIMITS
+from hotspots_for_tests import wait_until
 
 from headrace.controller.hotspots.desk import HotspotDesk
 from headrace.controller.hotspots.reading import read_hot_files
