@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -80,7 +80,9 @@ def texts_with(
 def overwrite(agent: LocalAgent, cache: Path) -> None:
     """Spoil every byte of an agent's fast tier, as a failing disk would."""
     for link in Path(f"/proc/{agent.pid}/fd").iterdir():
-        if str(link.readlink()).startswith(f"{cache}/"):
+        with suppress(FileNotFoundError):  # the agent closed it since
+            if not str(link.readlink()).startswith(f"{cache}/"):
+                continue
             with link.open("r+b") as file:
                 file.write(b"\xff" * (8 << 20))
 

@@ -133,6 +133,28 @@ def test_a_file_is_written_no_longer_than_its_time(hdfs: Cluster, opened: Open) 
         storage.create("y")
 
 
+def test_a_pipeline_in_which_nothing_moves_is_a_broken_one(opened: Open) -> None:
+    """hdfs-native may look for other DataNodes for as long as it likes."""
+    storage, gone = opened(datanode_timeout_s=0.25), threading.Event()
+
+    class Still:
+        """A stream whose bytes never arrive."""
+
+        def write(self, data: bytes) -> None:
+            gone.wait(60)
+
+        def close(self) -> None:
+            return
+
+    writer = storage.create("y")
+    writer._raw = Still()  # type: ignore[assignment]
+    writer.write(b"a few")
+    with pytest.raises(BrokenFileError, match="nothing moved for 1"):
+        writer.commit()
+    gone.set()
+    assert storage.write("y", b"a few").size == 5
+
+
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_rename_whose_answer_is_lost_counts_if_it_was_done(opened: Open, is_done: bool) -> None:
     import hdfs_native

@@ -15,6 +15,7 @@ from roots_for_tests import (
 )
 
 from headrace.checkpoint.find import open_checkpoint
+from headrace.core.errors import NotFoundError
 from headrace.storage.hdfs import HdfsStorage
 from headrace.storage.port import Storage
 
@@ -48,4 +49,7 @@ def test_checkpoints_go_from_hdfs_to_hdfs(hdfs_dir: str, tmp_path: Path) -> None
 
 
 def _is_there(storage: Storage, folder: str) -> bool:
-    return any(info.path.startswith(f"{folder}/") for info in storage.list())
+    try:
+        return any(storage.list(folder))
+    except NotFoundError:
+        return False

@@ -32,6 +32,10 @@ from headrace.storage.writing import write_anew
 if TYPE_CHECKING:
     import hdfs_native
 
+STILL = 4
+"""A write in which nothing moves for so many timeouts of a DataNode is begun anew: hdfs-native has
+tried other DataNodes in that time, or never will."""
+
 
 class HdfsStorage:
     """Files below one directory of HDFS. Thread-safe, and usable in a forked child.
@@ -113,7 +117,13 @@ class HdfsStorage:
 
         After some pipelines broke of late, it has one copy until it is committed.
         """
-        new = NewFile(path=path, full=self._full(path), timeout_s=self._config.read_timeout_s)
+        config = self._config
+        new = NewFile(
+            path=path,
+            full=self._full(path),
+            timeout_s=config.read_timeout_s,
+            still_s=STILL * config.datanode_timeout_s,
+        )
         return HdfsWriter(
             new, namenodes=self._namenodes, pipelines=self._pipelines, handles=self._handles
         )

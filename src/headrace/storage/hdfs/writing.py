@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SLOWEST_BYTES_PER_S = 1e6
 """A write is given time for this rate, besides its timeout."""
 
+STILL_BYTES_PER_S = 1e5
+"""A pipeline that takes what is on its way at this rate moves: many writers may share its link."""
+
 PIECE_BYTES = 4 << 20
 """Bytes that are handed to hdfs-native at once; smaller writes are gathered [bytes]."""
 
@@ -84,6 +87,11 @@ class NewFile:
 
     timeout_s: float
     """Longest time in the cluster, besides that for the bytes at ``SLOWEST_BYTES_PER_S`` [s]."""
+
+    still_s: float
+    """Longest time in which nothing moves, besides that for what is on its way at
+    ``STILL_BYTES_PER_S``: the pipeline then counts as broken, although hdfs-native still looks for
+    a way to mend it [s]."""
 
     aside: str = field(init=False)
     """Where it is written."""
@@ -194,12 +202,13 @@ class HdfsWriter(AbortingWriter):
         if raw is None:
             raise ended(self._new.full)
         budget_s = self._new.timeout_s + self._sent / SLOWEST_BYTES_PER_S
-        begun = time.monotonic()
+        left_s, begun = max(0.0, budget_s - self._spent_s), time.monotonic()
+        still_s = self._new.still_s + min(self._sent, 2 * PIECE_BYTES) / STILL_BYTES_PER_S
         try:
-            calls_for("writing", WRITES_IN_FLIGHT).run(
-                lambda: call(raw), max(0.0, budget_s - self._spent_s)
-            )
+            calls_for("writing", WRITES_IN_FLIGHT).run(lambda: call(raw), min(left_s, still_s))
         except TimeoutError as error:
+            if left_s > still_s:
+                raise self._broken(f"nothing moved for {still_s:g} s") from error
             raise DeadlineError(
                 f"cannot {tried}: the DataNodes did not take {self._sent} bytes in {budget_s:g} s; "
                 "are they frozen, overloaded or cut off? Look at their logs and at the network"
@@ -213,10 +222,13 @@ class HdfsWriter(AbortingWriter):
         failure = judge(error)
         if failure.fault not in (Fault.NAMENODE, Fault.DATANODES):
             return failure.error(self._new.tried)
+        return self._broken(failure.reason)
+
+    def _broken(self, reason: str) -> BrokenFileError:
         self._pipelines.note_broken()
         return BrokenFileError(
             f"cannot {self._new.tried}: the DataNodes chosen for it do not take it; begin the "
-            f"file anew; {failure.reason}"
+            f"file anew; {reason}"
         )
 
     def _publish(self) -> FileInfo:
