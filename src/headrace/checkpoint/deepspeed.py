@@ -28,18 +28,19 @@ from itertools import groupby
 from headrace.checkpoint.grid import Grid, grid_of, pairs
 from headrace.checkpoint.layout import (
     Checkpoint,
-    CheckpointFile,
     Folder,
     LayoutName,
     Piece,
     Reading,
     Role,
+    require_whole,
+    shown_files,
     whole_file,
 )
-from headrace.checkpoint.naming import is_hidden, step_of
+from headrace.checkpoint.naming import step_of
 from headrace.checkpoint.pointers import pointer_beside, read_pointer
 from headrace.checkpoint.torchfile import pieces_of_files
-from headrace.core.errors import CallerError, CorruptDataError
+from headrace.core.errors import CallerError
 from headrace.storage.port import Storage
 
 POINTER, UNIVERSAL_POINTER = "latest", "latest_universal"
@@ -74,11 +75,7 @@ class DeepSpeedLayout:
             path=folder.path,
             layout=self.name,
             step=_step(tag),
-            files=tuple(
-                CheckpointFile.of(info, _role(info.path))
-                for info in folder.files
-                if not is_hidden(info.path)
-            ),
+            files=shown_files(folder, _role),
             missing=_absent(sorted_files)
             or _unpointed(read_pointer(storage, folder, pointer), tag, pointer),
             pointer=pointer_beside(folder, pointer, tag),
@@ -102,11 +99,7 @@ class DeepSpeedLayout:
                 f"{checkpoint.path} has files of experts, such as {found.experts[0]}; which ranks "
                 "read them cannot be told from a checkpoint of DeepSpeed"
             )
-        absent = _absent(found)
-        if absent:
-            raise CorruptDataError(
-                f"{checkpoint.path}: {absent}; wait until it is written, or use another"
-            )
+        require_whole(checkpoint, _absent(found))
         if found.parameters:
             return list(_universal_readings(checkpoint, found, world_size))
         return list(_readings(checkpoint, found, world_size))

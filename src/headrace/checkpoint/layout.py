@@ -6,10 +6,12 @@ names of files, by headers and by metadata; tensors are never read, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from headrace.checkpoint.naming import is_hidden
+from headrace.core.errors import CorruptDataError
 from headrace.storage.paths import join
 from headrace.storage.port import FileInfo, Storage
 
@@ -163,6 +165,36 @@ class Reading:
     ranks: range
     what: str
     """For people: a tensor's name, ``metadata`` …"""
+
+
+def shown_files(folder: Folder, role_of: Callable[[str], Role]) -> tuple[CheckpointFile, ...]:
+    """Return the files of a folder that are not hidden, in the order of the listing.
+
+    Args:
+        folder: The checkpoint.
+        role_of: Tells a file's role by its path.
+    """
+    return tuple(
+        CheckpointFile.of(info, role_of(info.path))
+        for info in folder.files
+        if not is_hidden(info.path)
+    )
+
+
+def require_whole(checkpoint: Checkpoint, absent: str) -> None:
+    """Return if nothing is absent.
+
+    Args:
+        checkpoint: Who needs it.
+        absent: What is, for people; empty: nothing.
+
+    Raises:
+        CorruptDataError: something is.
+    """
+    if absent:
+        raise CorruptDataError(
+            f"{checkpoint.path}: {absent}; wait until it is written, or use another"
+        )
 
 
 def whole_file(file: CheckpointFile, ranks: range, what: str) -> Reading:

@@ -24,15 +24,16 @@ from headrace.checkpoint.grid import Grid, grid_of, pairs
 from headrace.checkpoint.iterations import POINTER, RELEASE, iteration_pointer
 from headrace.checkpoint.layout import (
     Checkpoint,
-    CheckpointFile,
     Folder,
     LayoutName,
     Piece,
     Reading,
     Role,
+    require_whole,
+    shown_files,
     whole_file,
 )
-from headrace.checkpoint.naming import is_hidden, step_of
+from headrace.checkpoint.naming import step_of
 from headrace.checkpoint.pointers import read_pointer
 from headrace.checkpoint.torchfile import pieces_of_files
 from headrace.core.errors import CorruptDataError
@@ -62,11 +63,7 @@ class MegatronLegacyLayout:
             path=folder.path,
             layout=self.name,
             step=iteration,
-            files=tuple(
-                CheckpointFile.of(info, _role(info.path))
-                for info in folder.files
-                if not is_hidden(info.path)
-            ),
+            files=shown_files(folder, _role),
             missing=_absent(parts) or _unpointed(pointed, iteration),
             pointer=pointer,
         )
@@ -84,11 +81,7 @@ class MegatronLegacyLayout:
     ) -> Sequence[Reading]:
         """Return that each file is read whole, by the ranks that this module states."""
         parts = _parts(file.path for file in checkpoint.files)
-        absent = _absent(parts)
-        if absent:
-            raise CorruptDataError(
-                f"{checkpoint.path}: {absent}; wait until it is written, or use another"
-            )
+        require_whole(checkpoint, _absent(parts))
         grid = grid_of(
             world_size,
             tensors=1 + max(tensor for tensor, _ in parts),
