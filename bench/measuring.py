@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from rich.console import Console
 
+from headrace.core.errors import HeadraceError
 from headrace.demo.cputime import LoadingCpu
 from headrace.report.blocks import Table
 from headrace.report.console import print_table
@@ -45,6 +47,22 @@ class Options:
 
     switches: frozenset[str] = frozenset()
     """Those of the benchmark's own that were given."""
+
+
+def end_with(main: Callable[[], int | None], name: str) -> NoReturn:
+    """Run a benchmark and end the process: an error becomes one line and its own exit code.
+
+    Args:
+        main: Measures and reports; what it returns is the exit code.
+        name: How messages begin, such as ``bench.offload``.
+    """
+    try:
+        sys.exit(main())
+    except HeadraceError as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def options(

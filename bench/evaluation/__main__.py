@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from bench.evaluation.copying import Sites
 from bench.evaluation.experiments import Experiments
 from bench.evaluation.result import report_of
 from bench.evaluation.scale import QUICK, Scale
-from bench.measuring import Options, options, publish
-from headrace.core.errors import HeadraceError
+from bench.measuring import Options, end_with, options, publish
 from headrace.devhdfs.artefacts import find_java
 from testbed import Scenario, Testbed, probe
 from testbed.services import Services
@@ -44,10 +42,4 @@ def main(given: Options) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(options())
-    except HeadraceError as error:
-        sys.stderr.write(f"bench.evaluation: {error}\n")
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    end_with(lambda: main(options()), "bench.evaluation")

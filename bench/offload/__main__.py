@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from rich.console import Console
 
-from bench.measuring import Options, options, publish
+from bench.measuring import Options, end_with, options, publish
 from bench.offload.cluster import cluster, require_machine
 from bench.offload.data import cache_directory, make_dataset
 from bench.offload.experiments import Experiments
 from bench.offload.page import report_page
 from bench.offload.result import Result, report_of
 from bench.offload.scale import QUICK, Scale
-from headrace.core.errors import HeadraceError
 from headrace.demo.view import view_for
 from headrace.report.html import render_page
 
@@ -44,10 +42,4 @@ def _page_path(json: Path | None) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(options()))
-    except HeadraceError as error:
-        Console(stderr=True).print(f"bench.offload: {error}", highlight=False, soft_wrap=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    end_with(lambda: main(options()), "bench.offload")

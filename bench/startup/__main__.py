@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 from bench.checkpoints.cluster import Crew
 from bench.checkpoints.control import controller_on
-from bench.measuring import Options, options, publish
+from bench.measuring import Options, end_with, options, publish
 from bench.startup.experiments import Experiments, controller_config
 from bench.startup.result import report_of
 from bench.startup.scale import QUICK, Scale
-from headrace.core.errors import HeadraceError
 from headrace.devhdfs.artefacts import find_java
 from testbed import Scenario, Testbed, probe
 from testbed.services import Services
@@ -45,10 +43,4 @@ def main(given: Options) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(options())
-    except HeadraceError as error:
-        sys.stderr.write(f"bench.startup: {error}\n")
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    end_with(lambda: main(options()), "bench.startup")
