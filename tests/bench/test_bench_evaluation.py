@@ -28,7 +28,7 @@ SCALE = replace(Scale(), repeats=2)
 
 def loaded(wall_s: float) -> Loaded:
     """Return a load that took so long."""
-    return Loaded(wall_s=wall_s, cpu_s=1.0, line_bytes=1000)
+    return Loaded(wall_s=wall_s, cpu_s=1.0, line_bytes=1000, shared_bytes=3000)
 
 
 def copied(readable_s: float, *, busiest: float = 5e6) -> Copied:

@@ -7,7 +7,7 @@ each host what its ranks have in common; each rank then cuts that into the same 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -101,13 +101,13 @@ def _common(claims: Sequence[Claims | None], lengths: Numbers) -> Numbers:
 
 
 def cut_bundles(
-    pieces: Numbers, ranges: Sequence[FileRange], bundle_bytes: int
+    pieces: Numbers, ranges: Mapping[int, FileRange], bundle_bytes: int
 ) -> Iterator[Bundle]:
     """Yield pieces in bundles, by file and offset.
 
     Args:
         pieces: Numbers of pieces.
-        ranges: Where all pieces lie, by number.
+        ranges: Where they lie, by number.
         bundle_bytes: About the length of a bundle; a longer piece is one by itself.
     """
     bundle: list[int] = []
@@ -122,7 +122,7 @@ def cut_bundles(
         yield _bundle(bundle, ranges)
 
 
-def _bundle(pieces: Sequence[int], ranges: Sequence[FileRange]) -> Bundle:
+def _bundle(pieces: Sequence[int], ranges: Mapping[int, FileRange]) -> Bundle:
     own = tuple(ranges[piece] for piece in pieces)
     ends = np.cumsum([0, *(one.length for one in own)]).tolist()
     return Bundle(tuple(pieces), own, tuple(ends[:-1]), ends[-1])

@@ -55,7 +55,7 @@ class ShareLimits:
     """Part of it that is left to others; what does not fit is read by each rank for itself."""
 
     bundle_bytes: int = 32 << 20
-    """About what one rank reads for the others at a time [bytes]."""
+    """About what one rank reads for the others at a time, at most [bytes]."""
 
     wait_s: float = 30.0
     """Longest wait for others while none of them gets anything done; then a rank reads for

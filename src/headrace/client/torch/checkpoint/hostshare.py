@@ -8,13 +8,19 @@ come so far. A rank that waits for another that gets nothing done reads for itse
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from headrace.client.checkpoint.bundles import Bundle, Shared, cut_bundles
 from headrace.client.checkpoint.sharing import POLL_S, SharedFolder, ShareLimits
 from headrace.client.torch.checkpoint.loading import Brought, Loading, Want, Wants
 from headrace.storage.port import FileRange
+
+BUNDLES_PER_RANK = 2
+"""At least, so that ranks read evenly and place what came while more is coming."""
+
+LEAST_BUNDLE_BYTES = 4 << 20
+"""Smaller ones would be more requests [bytes]."""
 
 
 class HostShare:
@@ -24,7 +30,7 @@ class HostShare:
         self,
         folder: SharedFolder,
         shared: Shared,
-        ranges: Sequence[FileRange],
+        ranges: Mapping[int, FileRange],
         limits: ShareLimits,
     ) -> None:
         """Prepare to share.
@@ -32,13 +38,15 @@ class HostShare:
         Args:
             folder: The host's memory for this load.
             shared: What the host's ranks have in common.
-            ranges: Where all pieces of the checkpoint lie, by number.
+            ranges: Where those lie, by the number of the piece.
             limits: How to share.
         """
         self._folder = folder
         self._shared = shared
         self._limits = limits
-        self._bundles = tuple(cut_bundles(shared.pieces, ranges, limits.bundle_bytes))
+        even = sum(one.length for one in ranges.values()) // (BUNDLES_PER_RANK * shared.ranks)
+        nbytes = min(limits.bundle_bytes, max(even, LEAST_BUNDLE_BYTES))
+        self._bundles = tuple(cut_bundles(shared.pieces, ranges, nbytes))
         self.taken_bytes = 0
         """What others brought and this rank took [bytes]."""
 

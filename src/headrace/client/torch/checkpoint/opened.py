@@ -79,6 +79,13 @@ class OpenCheckpoint:
             self.folder = SharedFolder(key, self._sharing)
         except OSError as error:
             _log.warning("%s; ranks of this host read each for itself", error)
+        if self.folder is not None and not self.folder.has_room(0):
+            _log.warning(
+                "%s has less than %.0f %% of its space free, which sharing.keep_free leaves to "
+                "others; ranks of this host read each for itself",
+                self._sharing.folder,
+                100 * self._sharing.keep_free,
+            )
         if self._agents is not None:
             self._agents.share(self.folder)
         return self.folder

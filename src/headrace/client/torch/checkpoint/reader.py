@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch.distributed.checkpoint._extension import ExtensionRegistry
@@ -36,6 +36,7 @@ from headrace.client.torch.checkpoint.loading import Loading, Want
 from headrace.client.torch.checkpoint.metadata import parse_metadata
 from headrace.client.torch.checkpoint.opened import OpenCheckpoint
 from headrace.client.torch.checkpoint.places import can_open
+from headrace.client.torch.checkpoint.sealed import SealedItems
 from headrace.client.torch.checkpoint.statistics import ReaderStatistics
 from headrace.core.collector import paused_collector
 from headrace.core.errors import CorruptDataError, HeadraceError, NotFoundError
@@ -94,6 +95,7 @@ class CheckpointReader(StorageReader):
         self._pieces: dict[MetadataIndex, _StorageInfo] = {}
         self._numbers: dict[MetadataIndex, int] = {}
         self._load_id = str(uuid.uuid4())
+        self._items = SealedItems()
         self._metadata_error: HeadraceError | None = None
         self._statistics = ReaderStatistics()
 
@@ -160,10 +162,11 @@ class CheckpointReader(StorageReader):
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         """Return the plan with what this rank wants, if it can share it with others."""
+        self._items = SealedItems(plan.items)
         folder = self._opened().folder
-        if folder is None:
-            return plan
-        return replace(plan, storage_data=self._claims(folder.host, plan.items))
+        claims = None if folder is None else self._claims(folder.host, plan.items)
+        items = cast("list[ReadItem]", self._items)
+        return replace(plan, items=items, storage_data=claims)
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
         """Return the plans with what ranks share on each host."""
@@ -179,7 +182,8 @@ class CheckpointReader(StorageReader):
             StorageError: something could not be read.
         """
         begin = time.perf_counter()
-        wants = [self._want(item) for item in plan.items]
+        with paused_collector():
+            wants = [self._want(item) for item in self._items.returned(plan.items)]
         fetcher = RangeFetcher(self._opened().source, self._limits)
         loading = Loading(
             planner,
@@ -260,7 +264,11 @@ class CheckpointReader(StorageReader):
                 by_piece.setdefault(number, []).append(want)
             else:
                 private.append(want)
-        ranges = [Want.place_of(info) for info in self._pieces.values()]
+        ranges = {
+            number: Want.place_of(info)
+            for number, info in enumerate(self._pieces.values())
+            if number in common
+        }
         share = HostShare(folder, shared, ranges, self._sharing)
         share.load(loading, private, by_piece)
         return share.taken_bytes
