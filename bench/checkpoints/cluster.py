@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,9 @@ MARGIN_S = 60.0
 """Ranks may take so much longer than their work, for starting and comparing [s]."""
 
 UPLOADS = 8
+MEMORY = "/dev/shm"
+"""File system in memory."""
+
 FAST_MBIT_PER_S = 10_000.0
 
 
@@ -45,6 +49,7 @@ class Crew:
         self._log = log
 
     def __enter__(self) -> Crew:
+        self._memory = tempfile.TemporaryDirectory(prefix="headrace-crew-", dir=MEMORY)
         paths = filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH")))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -62,6 +67,7 @@ class Crew:
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
+        self._memory.cleanup()
 
     def carry_out(
         self,
@@ -92,6 +98,7 @@ class Crew:
             places=tuple(places),
             mesh=mesh,
             rendezvous=f"{ip}:{_free_port()}",
+            memory=self._memory.name,
             work=work,
             longest_s=longest_s + MARGIN_S,
         )
@@ -129,15 +136,13 @@ def places_on(hosts: Sequence[Host], ranks_per_host: int) -> list[Place]:
     """Return where ranks run: as many on each host, in order."""
     places = []
     for host in hosts:
-        scratch, memory = host.directory / "scratch", host.directory / "memory"
+        scratch = host.directory / "scratch"
         scratch.mkdir(exist_ok=True)
-        memory.mkdir(exist_ok=True)
         place = Place(
             host=host.name,
             namespace=f"{NAMESPACES}/{host.namespace}",
             groups=tuple(map(str, host.group.directories)),
             scratch=str(scratch),
-            memory=str(memory),
         )
         places += [place] * ranks_per_host
     return places

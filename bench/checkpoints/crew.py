@@ -106,7 +106,14 @@ def _rehearse(pool: Pool, reader: Reader) -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = Model(layers=1, width=1, rows=1, vocabulary=1)
         save = Save(folder=folder)
-        alone = Order(model=model, places=(None,), mesh=(1,), rendezvous="127.0.0.1:0", work=save)
+        alone = Order(
+            model=model,
+            places=(None,),
+            mesh=(1,),
+            rendezvous="127.0.0.1:0",
+            memory=folder,
+            work=save,
+        )
         shards = _join(alone, 0, pool)
         _save(save, 0, shards)
         _load(Load(url=folder, reader=reader), 0, shards)
@@ -158,14 +165,14 @@ def _rank(order: Order, rank: int, pool: Pool) -> RankDone:
         place = order.places[rank]
         os.environ["GLOO_SOCKET_IFNAME"] = "eth0" if place else "lo"
         if place is not None:
-            _enter(place)
+            _enter(place, Path(order.memory, place.host))
         shards = _join(order, rank, pool)
         return _work(order.work, rank, shards)
     except BaseException:  # noqa: BLE001 - hdfs-native panics are no Exception
         return RankDone(rank=rank, error=traceback.format_exc()[-2000:])
 
 
-def _enter(place: Place) -> None:
+def _enter(place: Place, memory: Path) -> None:
     """Become a process of a host: of its control group, network, name and shared memory."""
     for group in place.groups:
         Path(group, "cgroup.procs").write_text(str(os.getpid()))
@@ -174,7 +181,8 @@ def _enter(place: Place) -> None:
     os.close(network)
     _kernel("unshare", _NEW_MOUNTS | _NEW_HOST_NAME)
     _kernel("mount", None, b"/", None, _PRIVATE | _WITH_ALL_BELOW, None)
-    _kernel("mount", place.memory.encode(), b"/dev/shm", None, _BIND, None)
+    memory.mkdir(exist_ok=True)
+    _kernel("mount", bytes(memory), b"/dev/shm", None, _BIND, None)
     socket.sethostname(place.host)
     tempfile.tempdir = place.scratch
 

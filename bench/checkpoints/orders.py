@@ -27,9 +27,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str
     """Directory for temporary files."""
 
-    memory: str
-    """Directory that ranks of the host see as ``/dev/shm``, and no others."""
-
 
 class Save(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Save the state with ``torch.distributed.checkpoint``."""
@@ -80,6 +77,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     rendezvous: str
     """``HOST:PORT`` where rank 0 lets the others find each other."""
+
+    memory: str
+    """Directory in memory; ranks see their host's own part of it as ``/dev/shm``."""
 
     work: Work
     longest_s: float = 120.0

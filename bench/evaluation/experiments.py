@@ -35,6 +35,9 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     line_bytes: int
     """That crossed the line meanwhile."""
 
+    shared_bytes: int
+    """That ranks took from others of their host, in all; headrace's reader counts them."""
+
 
 @dataclass(kw_only=True, slots=True)
 class Found:
@@ -182,6 +185,7 @@ class Experiments:
             wall_s=done.wall_s,
             cpu_s=sum(rank.cpu_s for rank in done.ranks),
             line_bytes=self._bed.line_bytes().onwards - before,
+            shared_bytes=sum(rank.statistics.get("shared_bytes", 0) for rank in done.ranks),
         )
         _say(f"{name}: {loaded.wall_s:.1f} s")
         return loaded

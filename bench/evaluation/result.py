@@ -66,6 +66,7 @@ def _side(loads: Sequence[Loaded]) -> dict[str, Any]:
         "load_s": spread([one.wall_s for one in loads]),
         "cpu_s": spread([one.cpu_s for one in loads]),
         "line_bytes": spread([float(one.line_bytes) for one in loads]),
+        "shared_bytes": spread([float(one.shared_bytes) for one in loads]),
     }
     described: dict[str, Any] = msgspec.to_builtins(found)
     return described
@@ -79,17 +80,18 @@ def _loads(scale: Scale, scenario: Scenario, found: Found) -> Table:
     }
     return Table(
         title="loading the model at the other site",
-        columns=("", "load", "crossed the line", "CPU of ranks"),
+        columns=("", "load", "crossed the line", "shared in hosts", "CPU of ranks"),
         rows=tuple((name, *_cells(_side(loads))) for name, loads in rows.items()),
         note=premise_line(scale, scenario),
         emphasis=frozenset({1}),
     )
 
 
-def _cells(side: Mapping[str, Any]) -> tuple[str, str, str]:
+def _cells(side: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return (
         seconds(side["load_s"]["median"]),
         bytes_(side["line_bytes"]["median"]),
+        bytes_(side["shared_bytes"]["median"]),
         seconds(side["cpu_s"]["median"]),
     )
 
