@@ -1,0 +1,1 @@
+"""What a trace says: figures, diagnosis, workload models."""

@@ -1,0 +1,244 @@
+"""All that an analysis finds in a trace, as plain values; ``--json`` writes exactly these.
+
+What the trace cannot tell is None, never zero.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+DATA_KINDS = ("wait", "load", "request", "checkpoint_read", "checkpoint_save", "logits_write")
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """Base of all of them."""
+
+
+class Spread(Figures):
+    """How a quantity is spread; the unit is in the name of the field that holds it."""
+
+    count: int
+    total: float
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    most: float
+
+
+class Part(Figures):
+    """One part of loading."""
+
+    total_s: float
+    """Over all loads; parts of samples that overlapped are summed [s]."""
+
+    share: float
+    """Of the sum of all parts, 0 to 1."""
+
+    per_load_s: float
+    """Mean over loads [s]."""
+
+
+class Suspect(Figures):
+    """A host, file or kind of sample that makes loads slower than others."""
+
+    name: str
+    mean_s: float
+    """Of its loads [s]."""
+
+    others_mean_s: float
+    share: float
+    """Of the slowest percent of loads that it is in, 0 to 1."""
+
+
+class Stragglers(Figures):
+    """How far the slowest host is from the mean."""
+
+    slowest_host: str
+    slowest_mean_s: float
+    mean_s: float
+    """Mean over hosts of their mean loading latency [s]."""
+
+    gap_s: float
+    hosts: tuple[Suspect, ...] = ()
+    files: tuple[Suspect, ...] = ()
+    kinds: tuple[Suspect, ...] = ()
+    """Of samples, by the suffix of their file or name."""
+
+
+class Loading(Figures):
+    """Loading of batches, or of samples where the trace tells no batches."""
+
+    unit: str
+    """``batch`` or ``sample``."""
+
+    latency_s: Spread
+    parts: dict[str, Part] = {}
+    """By kind of part."""
+
+    stragglers: Stragglers | None = None
+    wait_s: Spread | None = None
+    """How long the loop stood still for each batch [s]."""
+
+
+class Requests(Figures):
+    """Requests to storage."""
+
+    read_bytes: Spread | None = None
+    """Size of each read [bytes]."""
+
+    write_bytes: Spread | None = None
+    latency_s: Spread | None = None
+    metadata_s: Spread | None = None
+    """Of opens, stats and lists [s]."""
+
+    round_trip_share: float | None = None
+    """Share of requests' time that is the latency of a request rather than its bytes."""
+
+    bytes_per_s: float | None = None
+    """While at least one request was under way [bytes/s]."""
+
+    files: int | None = None
+
+
+class Checkpoints(Figures):
+    """Reads, or saves, of checkpoints."""
+
+    events: int
+    per_rank_s: Spread
+    """Time of one rank in one load or save [s]."""
+
+    slowest_rank: int | None = None
+    barrier_s: float | None = None
+    """Rank seconds that ranks waited for the slowest of their load or save [s]."""
+
+    bytes: int | None = None
+    mean_request_bytes: float | None = None
+
+
+class Accelerators(Figures):
+    """Whether accelerators worked."""
+
+    ranks: int
+    span_s: float
+    """Mean over ranks [s]."""
+
+    idle_s: float
+    """Sum over ranks: for data, for checkpoints, for other ranks [s]."""
+
+    idle_share: float
+    by_cause_s: dict[str, float] = {}
+    """``data``, ``checkpoint_read``, ``checkpoint_save``, ``barrier`` [s]."""
+
+    lost_hours: float = 0.0
+    """Accelerator hours."""
+
+    cost: float | None = None
+    """At the price given, in its currency."""
+
+
+class Overlap(Figures):
+    """I/O and compute at the same time, per rank, summed."""
+
+    io_s: float
+    compute_s: float
+    both_s: float
+    hidden_share: float
+    """Part of I/O behind compute, 0 to 1."""
+
+
+class Heat(Figures):
+    """Reads of one file over time."""
+
+    file: str
+    reads: int
+    bytes: int | None
+    first_s: float
+    """Since the trace began [s]."""
+
+    last_s: float
+    ranks: int | None = None
+    per_minute: tuple[int, ...] = ()
+    """Reads in each 60th of the trace."""
+
+
+class PhaseFigures(Figures):
+    """One phase of a job."""
+
+    phase: str
+    seconds: float
+    """From its first event to its last, mean over ranks [s]."""
+
+    loading: Loading | None = None
+    requests: Requests | None = None
+
+
+class JobFigures(Figures):
+    """One job."""
+
+    job: str
+    """``-`` where the trace names none."""
+
+    ranks: int | None
+    hosts: int | None
+    events: int
+    span_s: float
+    steps: int | None = None
+    step_s: Spread | None = None
+    loading: Loading | None = None
+    requests: Requests | None = None
+    checkpoint_read: Checkpoints | None = None
+    checkpoint_save: Checkpoints | None = None
+    accelerators: Accelerators | None = None
+    overlap: Overlap | None = None
+    phases: tuple[PhaseFigures, ...] = ()
+    hottest: tuple[Heat, ...] = ()
+
+
+class Finding(Figures):
+    """A cause of lost time."""
+
+    cause: str
+    """One of :class:`headrace.analysis.causes.Cause`."""
+
+    job: str
+    lost_s: float
+    """Accelerator seconds, or seconds of waiting, that it took [s]."""
+
+    lost_share: float
+    """Of the ranks' time, 0 to 1."""
+
+    evidence: tuple[str, ...]
+    """What in the trace says so, each with its number."""
+
+    answer: str
+    """What headrace has against it."""
+
+    command: str
+    """Turns that on."""
+
+    expected_gain: float | None = None
+    """Share of the lost time that it takes away, 0 to 1; where it comes from is in ``basis``."""
+
+    basis: str = ""
+    hosts: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+class Analysis(Figures):
+    """Everything found in one trace."""
+
+    format: str
+    """Of the trace: ``headrace``, ``DFTracer``, …; several are joined by ``+``."""
+
+    events: int
+    span_s: float
+    jobs: tuple[JobFigures, ...]
+    findings: tuple[Finding, ...] = ()
+    unknown: dict[str, str] = {}
+    """What the format cannot tell → why."""
+
+    problems: tuple[str, ...] = ()
+    """Damage that was passed over; the figures are then of a part."""
+
+    further_problems: int = 0

@@ -1,0 +1,1 @@
+"""Reads other tools' traces as events, one module for each format."""
