@@ -38,6 +38,9 @@ class Want:
     """One item of the plan, and the piece of the checkpoint that holds it."""
 
     item: ReadItem
+    number: int
+    """Of the piece."""
+
     info: _StorageInfo
     target: torch.Tensor | None = None
     """What the item is to be loaded into, once the planner was asked."""
@@ -66,11 +69,6 @@ class Want:
         """Return some bytes of the piece as bytes of its file."""
         end = self.info.length if end is None else end
         return FileRange(self.info.relative_path, self.info.offset + begin, end - begin)
-
-    @staticmethod
-    def place_of(info: _StorageInfo) -> FileRange:
-        """Return all of a piece as bytes of its file."""
-        return FileRange(info.relative_path, info.offset, info.length)
 
 
 Wants: TypeAlias = Mapping[int, Sequence[Want]]

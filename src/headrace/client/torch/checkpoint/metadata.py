@@ -24,14 +24,16 @@ from torch.distributed.checkpoint.metadata import (
 
 from headrace.checkpoint.dcppieces import is_inside
 from headrace.checkpoint.pickles import Class, Constant, Function, Known, load
+from headrace.client.torch.checkpoint.pieces import Pieces
 from headrace.core.errors import CorruptDataError
 
 _NONE = type(None)
+_MOST_BYTES = 1 << 62
 _HOME = "torch.distributed.checkpoint.metadata"
 
 
 def parse_metadata(data: bytes, what: str) -> Metadata:
-    """Return the metadata that a file holds.
+    """Return the metadata that a file holds, its ``storage_data`` as ``Pieces``.
 
     Args:
         data: The whole file.
@@ -55,6 +57,7 @@ def parse_metadata(data: bytes, what: str) -> Metadata:
         _require_place(index, info, what)
     _require_inside(metadata.storage_data, what)
     _require_apart(metadata.storage_data, what)
+    metadata.storage_data = Pieces(metadata.storage_data)
     return metadata
 
 
@@ -87,7 +90,7 @@ def _require_place(index: object, info: object, what: str) -> None:
             f"{what} describes a piece by a {type(info).__name__}, which is not how files store "
             "it; it was written for another kind of storage"
         )
-    if info.offset < 0 or info.length < 0:
+    if not (0 <= info.offset <= _MOST_BYTES and 0 <= info.length <= _MOST_BYTES):
         raise CorruptDataError(
             f"{what} says that {index.fqn!r} lies at {info.offset}, {info.length} bytes long; it "
             "is damaged or hostile"

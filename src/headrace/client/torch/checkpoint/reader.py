@@ -14,13 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 from torch.distributed.checkpoint._extension import ExtensionRegistry
-from torch.distributed.checkpoint.filesystem import _StorageInfo, _StorageReaderTransforms
-from torch.distributed.checkpoint.metadata import (
-    Metadata,
-    MetadataIndex,
-    StorageMeta,
-    TensorStorageMetadata,
-)
+from torch.distributed.checkpoint.filesystem import _StorageReaderTransforms
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
@@ -35,6 +30,7 @@ from headrace.client.torch.checkpoint.hostshare import HostShare
 from headrace.client.torch.checkpoint.loading import Loading, Want
 from headrace.client.torch.checkpoint.metadata import parse_metadata
 from headrace.client.torch.checkpoint.opened import OpenCheckpoint
+from headrace.client.torch.checkpoint.pieces import Pieces
 from headrace.client.torch.checkpoint.places import can_open
 from headrace.client.torch.checkpoint.sealed import SealedItems
 from headrace.client.torch.checkpoint.statistics import ReaderStatistics
@@ -92,8 +88,7 @@ class CheckpointReader(StorageReader):
         self._transforms = _StorageReaderTransforms(extensions)
         self._checkpoint: OpenCheckpoint | None = None
         self._metadata = Metadata({})
-        self._pieces: dict[MetadataIndex, _StorageInfo] = {}
-        self._numbers: dict[MetadataIndex, int] = {}
+        self._pieces = Pieces({})
         self._load_id = str(uuid.uuid4())
         self._items = SealedItems()
         self._metadata_error: HeadraceError | None = None
@@ -157,8 +152,8 @@ class CheckpointReader(StorageReader):
     ) -> None:
         """Take note of where pieces lie."""
         self._metadata = metadata
-        self._pieces = metadata.storage_data
-        self._numbers = {index: number for number, index in enumerate(self._pieces)}
+        pieces = metadata.storage_data
+        self._pieces = pieces if isinstance(pieces, Pieces) else Pieces(pieces)
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         """Return the plan with what this rank wants, if it can share it with others."""
@@ -170,8 +165,7 @@ class CheckpointReader(StorageReader):
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
         """Return the plans with what ranks share on each host."""
-        lengths = np.array([info.length for info in self._pieces.values()], np.int64)
-        shared = find_shared([plan.storage_data for plan in plans], lengths)
+        shared = find_shared([plan.storage_data for plan in plans], self._pieces.lengths)
         return [replace(plan, storage_data=one) for plan, one in zip(plans, shared, strict=True)]
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
@@ -217,7 +211,7 @@ class CheckpointReader(StorageReader):
         checkpoint, self._checkpoint = self._checkpoint, None
         if checkpoint is not None:
             checkpoint.close()
-        self._pieces = {}
+        self._pieces = Pieces({})
         self._metadata_error = None
 
     def _opened(self) -> OpenCheckpoint:
@@ -259,16 +253,11 @@ class CheckpointReader(StorageReader):
         private: list[Want] = []
         by_piece: dict[int, list[Want]] = {}
         for want in wants:
-            number = self._numbers[want.item.storage_index]
-            if number in common:
-                by_piece.setdefault(number, []).append(want)
+            if want.number in common:
+                by_piece.setdefault(want.number, []).append(want)
             else:
                 private.append(want)
-        ranges = {
-            number: Want.place_of(info)
-            for number, info in enumerate(self._pieces.values())
-            if number in common
-        }
+        ranges = {number: self._pieces.place(number) for number in common}
         share = HostShare(folder, shared, ranges, self._sharing)
         share.load(loading, private, by_piece)
         return share.taken_bytes
@@ -281,16 +270,16 @@ class CheckpointReader(StorageReader):
             itemsize = (
                 kind.properties.dtype.itemsize if isinstance(kind, TensorStorageMetadata) else 0
             )
-            wanted[self._numbers[item.storage_index]] += want.expected_bytes(itemsize)
+            wanted[want.number] += want.expected_bytes(itemsize)
         return Claims(
             host, np.array(list(wanted), np.int64), np.array(list(wanted.values()), np.int64)
         )
 
     def _want(self, item: ReadItem) -> Want:
-        info = self._pieces.get(item.storage_index)
-        if info is None:
+        number = self._pieces.number(item.storage_index)
+        if number is None:
             raise CorruptDataError(
                 f"{self._url}/.metadata does not say where {item.storage_index.fqn!r} lies; it is "
                 "damaged, or not all ranks had saved when it was written"
             )
-        return Want(item, info)
+        return Want(item, number, self._pieces.info(number))
