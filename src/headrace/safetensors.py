@@ -15,7 +15,9 @@ from headrace.client.checkpoint.safetensors import (
     NumpyTensors,
     OpenSafetensors,
     TensorSlice,
+    load_tensors,
 )
+from headrace.client.checkpoint.tensorfiles import find_files
 from headrace.client.checkpoint.tensorsource import SafetensorsStatistics, open_source
 from headrace.core.errors import CallerError
 
@@ -74,10 +76,9 @@ def load_file(
         CorruptDataError: a header or the index is damaged or hostile.
         StorageError: something cannot be read.
     """
-    with open(url, framework, device, limits=limits) as tensors:
-        names = tensors.keys()
-        found = dict(tensors.get_tensors(names))
-    return {name: found[name] for name in names}
+    maker = _maker(framework, device)
+    with find_files(os.fspath(url)) as found:
+        return load_tensors(found, maker, limits or FetchLimits())
 
 
 def _maker(framework: str, device: Any) -> MakesTensors:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import weakref
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,12 @@ from hypothesis import strategies as st
 import headrace.safetensors
 from headrace.checkpoint.safetensors import DTYPES, HEAD_BYTES
 from headrace.client.checkpoint.tensorslice import plan_slice
-from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.core.errors import AccessError, CallerError, CorruptDataError, NotFoundError
 from headrace.devhdfs.cluster import Cluster
 from headrace.safetensors import FetchLimits
 from headrace.storage.hdfs import HdfsStorage
+from headrace.storage.local import LocalStorage
+from headrace.storage.port import FileInfo
 
 LIMITS = FetchLimits(request_bytes=1 << 16, gap_bytes=1 << 10)
 
@@ -206,14 +210,16 @@ def test_a_file_in_a_stores_root_is_opened(tmp_path: Path, hdfs: Cluster) -> Non
     assert headrace.safetensors.load_file(f"file://{tmp_path}/a.safetensors").keys() == {"a"}
 
 
+SHARDS = [f"model-{number:05}-of-00002.safetensors" for number in (1, 2)]
+
+
 def save_sharded(folder: Path) -> dict[str, torch.Tensor]:
     """Write two shards with an index, and return all tensors."""
     folder.mkdir(parents=True, exist_ok=True)
     shards = [{f"layer.{n}.{i}": raw("BF16", (64, 8)) for i in range(5)} for n in range(2)]
-    names = [f"model-{n + 1:05d}-of-00002.safetensors" for n in range(2)]
-    for name, shard in zip(names, shards, strict=True):
+    for name, shard in zip(SHARDS, shards, strict=True):
         safetensors.torch.save_file(shard, folder / name)
-    homes = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
+    homes = {key: name for name, shard in zip(SHARDS, shards, strict=True) for key in shard}
     index = {"metadata": {}, "weight_map": homes}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return {**shards[0], **shards[1]}
@@ -244,6 +250,130 @@ def test_a_folder_without_an_index_gives_model_safetensors_or_else_all_files(
     assert headrace.safetensors.load_file(tmp_path).keys() == {"a", "b"}
     safetensors.torch.save_file({"m": torch.zeros(1)}, tmp_path / "model.safetensors")
     assert headrace.safetensors.load_file(tmp_path).keys() == {"m"}
+
+
+class Meeting(LocalStorage):
+    """A store that answers reads only when so many are asked for at the same time."""
+
+    def __init__(self, root: str | Path, reads: int) -> None:
+        super().__init__(root)
+        self.meeting = threading.Barrier(reads)
+        self.asked: list[str] = []
+
+    def list(
+        self, prefix: str = "", *, hidden: bool = True, recursive: bool = True
+    ) -> Iterator[FileInfo]:
+        self.asked.append("list all below" if recursive else "list")
+        return super().list(prefix, hidden=hidden, recursive=recursive)
+
+    def stat(self, path: str) -> FileInfo:
+        self.asked.append(f"stat {path}")
+        return super().stat(path)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        self.asked.append(f"read {path}")
+        self.meeting.wait(20)
+        return super().read(path, offset, length)
+
+
+def meeting(monkeypatch: pytest.MonkeyPatch, folder: Path, reads: int) -> Meeting:
+    """Let ``folder`` be opened as such a store."""
+    store = Meeting(folder, reads)
+    monkeypatch.setattr("headrace.client.checkpoint.tensorfiles.open_storage", lambda _: store)
+    return store
+
+
+def test_a_folder_is_loaded_in_two_round_trips(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One lists it; the index and all parts of all files are asked for at the same time."""
+    expected = save_sharded(tmp_path)
+    parts = -(-(tmp_path / SHARDS[0]).stat().st_size // 4096)
+    store = meeting(monkeypatch, tmp_path, 1 + 2 * parts)
+    limits = FetchLimits(request_bytes=4096)
+    found = headrace.safetensors.load_file(tmp_path, limits=limits)
+    assert all(same(found[name], tensor) for name, tensor in expected.items())
+    assert store.asked[0] == "list"
+    assert Counter(store.asked[1:]) == {
+        "read model.safetensors.index.json": 1,
+        f"read {SHARDS[0]}": parts,
+        f"read {SHARDS[1]}": parts,
+    }
+
+
+def test_files_that_the_index_may_not_name_are_read_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as what another save left: that may be as large as what is wanted."""
+    expected = save_sharded(tmp_path)
+    safetensors.torch.save_file(expected, tmp_path / "model-00001-of-00001.safetensors")
+    store = meeting(monkeypatch, tmp_path, 1)
+    found = headrace.safetensors.load_file(tmp_path)
+    assert all(same(found[name], tensor) for name, tensor in expected.items())
+    assert store.asked[1] == "read model.safetensors.index.json"
+    assert set(store.asked[2:]) == {f"read {name}" for name in SHARDS}
+
+
+def test_a_file_that_the_index_does_not_name_may_be_damaged(tmp_path: Path) -> None:
+    expected = save_sharded(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    homes = json.loads(index.read_text())["weight_map"]
+    first = {name: file for name, file in homes.items() if file == SHARDS[0]}
+    index.write_text(json.dumps({"weight_map": first}))
+    (tmp_path / SHARDS[1]).write_bytes(b"?")
+    found = headrace.safetensors.load_file(tmp_path)
+    assert found.keys() == first.keys()
+    assert all(same(found[name], expected[name]) for name in first)
+
+
+@pytest.mark.parametrize("load", [headrace.safetensors.open, headrace.safetensors.load_file])
+def test_a_file_that_the_index_names_must_be_there(
+    tmp_path: Path, load: Callable[[Path], object]
+) -> None:
+    save_sharded(tmp_path)
+    (tmp_path / SHARDS[1]).unlink()
+    with pytest.raises(NotFoundError, match=f"no {SHARDS[1]} in .* its index names"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("load", [headrace.safetensors.open, headrace.safetensors.load_file])
+def test_a_link_out_of_the_folder_is_said_to_be_one(
+    tmp_path: Path, load: Callable[[Path], object]
+) -> None:
+    safetensors.torch.save_file({"a": torch.ones(3)}, tmp_path / "blob")
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    (folder / "model.safetensors").symlink_to("../blob")
+    with pytest.raises(AccessError, match="links to"):
+        load(folder)
+
+
+def test_what_is_loaded_whole_lies_where_its_file_was_read_to(tmp_path: Path) -> None:
+    saved = {name: np.full(100, number) for number, name in enumerate("abc")}
+    safetensors.numpy.save_file(saved, tmp_path / "a.safetensors")
+    found = headrace.safetensors.load_file(tmp_path, framework="np")
+    assert len({id(found[name].base) for name in "abc"}) == 1
+    found["a"][:] = -1
+    assert np.array_equal(found["b"], saved["b"])
+
+
+def test_tensors_that_lie_unaligned_in_their_file_are_aligned_in_memory(tmp_path: Path) -> None:
+    fields = {"dtype": "C64", "shape": [3], "data_offsets": [0, 24]}
+    values = np.array([1, 2j, 3 + 4j], np.complex64)
+    for spaces in range(8):
+        text = json.dumps({"a": fields}).encode() + b" " * spaces
+        data = len(text).to_bytes(8, "little") + text + values.tobytes()
+        (tmp_path / "a.safetensors").write_bytes(data)
+        found = headrace.safetensors.load_file(tmp_path)["a"]
+        assert found.data_ptr() % 8 == 0
+        assert np.array_equal(found.numpy(), values)
+
+
+def test_what_goes_to_a_device_is_read_tensor_by_tensor(tmp_path: Path) -> None:
+    expected = save_sharded(tmp_path)
+    found = headrace.safetensors.load_file(tmp_path, device="meta")
+    assert list(found) == list(expected)
+    assert {tensor.device.type for tensor in found.values()} == {"meta"}
 
 
 def test_it_works_over_hdfs(hdfs_dir: str, tmp_path: Path) -> None:

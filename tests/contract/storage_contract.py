@@ -105,6 +105,15 @@ class StorageContract(ABC):
         assert [info.path for info in storage.list(hidden=False)] == ["a/x", "x"]
         assert [info.path for info in storage.list(".git", hidden=False)] == [".git/x"]
 
+    def test_a_folder_is_listed_alone_where_what_is_below_is_not_asked_for(
+        self, storage: Storage
+    ) -> None:
+        for path in ("a/x", "a/b/y", "a/.z", "x"):
+            storage.write(path, b"")
+        found = [info.path for info in storage.list("a", recursive=False)]
+        assert found == ["a/.z", "a/x"]
+        assert list(storage.list(recursive=False)) == [storage.stat("x")]
+
     def test_an_empty_store_lists_nothing(self, storage: Storage) -> None:
         assert list(storage.list()) == []
 

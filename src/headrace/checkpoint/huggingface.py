@@ -129,15 +129,41 @@ def read_index(storage: Storage, path: str, file: FileInfo) -> dict[str, str]:
         StorageError: it cannot be read.
     """
     whole = join(path, file.path)
+    require_index_size(file, whole)
+    return parse_index(storage.read(whole), whole)
+
+
+def require_index_size(file: FileInfo, name: str) -> None:
+    """Refuse an index that is longer than any is, before it is read.
+
+    Args:
+        file: The index.
+        name: What it is called in errors.
+
+    Raises:
+        CorruptDataError: it is longer than ``MOST_INDEX_BYTES``.
+    """
     if file.size > MOST_INDEX_BYTES:
         raise CorruptDataError(
-            f"{whole} has {file.size} bytes, an index has at most {MOST_INDEX_BYTES}"
+            f"{name} has {file.size} bytes, an index has at most {MOST_INDEX_BYTES}"
         )
-    shards = parse_object(storage.read(whole), file=whole, what="index").get("weight_map")
+
+
+def parse_index(text: bytes, name: str) -> dict[str, str]:
+    """Return which shard each tensor is in, as an index says.
+
+    Args:
+        text: The whole index.
+        name: What it is called in errors.
+
+    Raises:
+        CorruptDataError: as ``read_index``.
+    """
+    shards = parse_object(text, file=name, what="index").get("weight_map")
     if not isinstance(shards, dict):
-        raise CorruptDataError(f"{whole}: it has no weight_map of tensors' shards; save it again")
+        raise CorruptDataError(f"{name}: it has no weight_map of tensors' shards; save it again")
     for tensor, shard in shards.items():
-        _require_plain(shard, tensor, whole)
+        _require_plain(shard, tensor, name)
     return shards
 
 

@@ -17,7 +17,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any, TypeAlias
@@ -52,6 +52,7 @@ class _Visit:
     """Of the folder and all above it: a link back to one of them is not followed."""
 
     hidden: bool
+    recursive: bool
 
 
 class LocalStorage:
@@ -83,15 +84,17 @@ class LocalStorage:
         """The root as an absolute path, symbolic links resolved."""
         return self._root
 
-    def list(self, prefix: str = "", *, hidden: bool = True) -> Iterator[FileInfo]:
-        """Yield every file below ``prefix``, recursively, in path order."""
+    def list(
+        self, prefix: str = "", *, hidden: bool = True, recursive: bool = True
+    ) -> Iterator[FileInfo]:
+        """Yield every file below ``prefix``, in path order."""
         real = self._locate(prefix) if prefix else self._root
         with _translated("list", real):
             status = os.stat(real)
         if not S_ISDIR(status.st_mode):
             yield _describe(prefix, status)
             return
-        visit = _Visit(real, prefix.strip("/"), (_identity(status),), hidden)
+        visit = _Visit(real, prefix.strip("/"), (_identity(status),), hidden, recursive)
         yield from self._walk(visit, _entries(visit))
 
     def stat(self, path: str) -> FileInfo:
@@ -200,17 +203,17 @@ class LocalStorage:
     def _walk(self, visit: _Visit, entries: _Entries) -> Iterator[FileInfo]:
         for name, entry in entries:
             path = f"{visit.path}/{entry.name}" if visit.path else entry.name
-            if name.endswith("/"):
-                yield from self._descend(path, visit)
-            else:
+            if not name.endswith("/"):
                 yield from self._describe_entry(path, entry)
+            elif visit.recursive:
+                yield from self._descend(path, visit)
 
     def _descend(self, path: str, above: _Visit) -> Iterator[FileInfo]:
         try:
             real = self._locate(path)
             with _translated("list", real):
                 identity = _identity(os.stat(real))
-            visit = _Visit(real, path, (*above.identities, identity), above.hidden)
+            visit = replace(above, real=real, path=path, identities=(*above.identities, identity))
             entries = _entries(visit)
         except HeadraceError:
             yield FileInfo(path, 0, CLOSED_FOLDER)

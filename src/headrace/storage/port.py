@@ -101,13 +101,17 @@ class Storage(Protocol):
         """The root, as a URL or an absolute path."""
         ...
 
-    def list(self, prefix: str = "", *, hidden: bool = True) -> Iterator[FileInfo]:
-        """Yield every file below ``prefix``, recursively, in path order.
+    def list(
+        self, prefix: str = "", *, hidden: bool = True, recursive: bool = True
+    ) -> Iterator[FileInfo]:
+        """Yield every file below ``prefix``, in path order.
 
         Args:
             prefix: Folder, or a single file.
             hidden: Also what lies below ``prefix`` under a name that starts with a dot; else
                 such folders are not looked into.
+            recursive: Also what lies in folders below ``prefix``; else only what lies directly in
+                it, which the store is asked for once.
 
         Raises:
             NotFoundError: ``prefix`` does not exist.

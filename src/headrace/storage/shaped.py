@@ -90,10 +90,12 @@ class ShapedStorage:
         """The inner store's URL."""
         return self._inner.url
 
-    def list(self, prefix: str = "", *, hidden: bool = True) -> Iterator[FileInfo]:
+    def list(
+        self, prefix: str = "", *, hidden: bool = True, recursive: bool = True
+    ) -> Iterator[FileInfo]:
         """Yield the inner store's files; listing costs one request."""
         self._delay(None, 0, 0)
-        return self._inner.list(prefix, hidden=hidden)
+        return self._inner.list(prefix, hidden=hidden, recursive=recursive)
 
     def stat(self, path: str) -> FileInfo:
         """Describe one file, undelayed: metadata is assumed to be cached."""

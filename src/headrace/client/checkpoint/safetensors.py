@@ -10,6 +10,8 @@ import numpy as np
 
 from headrace.checkpoint.jsonobject import shown
 from headrace.checkpoint.safetensors import DTYPES, TensorEntry
+from headrace.client.checkpoint.coalescing import FetchLimits
+from headrace.client.checkpoint.tensorfiles import TensorFiles
 from headrace.client.checkpoint.tensorslice import plan_slice
 from headrace.client.checkpoint.tensorsource import (
     Block,
@@ -17,11 +19,17 @@ from headrace.client.checkpoint.tensorsource import (
     SafetensorsStatistics,
     TensorSource,
 )
+from headrace.client.checkpoint.wholefiles import read_whole
 from headrace.core.errors import CallerError, CorruptDataError
 
 
 class MakesTensors(Protocol):
     """Makes a framework's tensors of bytes, without copying them where they are to stay."""
+
+    @property
+    def on_host(self) -> bool:
+        """Whether tensors stay in this host's memory."""
+        ...
 
     def check(self, entry: TensorEntry) -> None:
         """Refuse a tensor that the framework cannot have, before it is read.
@@ -137,6 +145,29 @@ class OpenSafetensors:
         self.close()
 
 
+def load_tensors(found: TensorFiles, maker: MakesTensors, limits: FetchLimits) -> dict[str, Any]:
+    """Return all tensors by name.
+
+    On the host they share the memory that their files are read into whole. Otherwise they are
+    read one by one, as a file may be larger than the host's memory.
+
+    Raises:
+        CallerError: the framework lacks a dtype.
+        NotFoundError: a file is not there.
+        CorruptDataError: a header or the index is damaged or hostile.
+        StorageError: something cannot be read.
+    """
+    if maker.on_host:
+        return {
+            entry.name: _made(maker, entry, entry.shape, octets)
+            for entry, octets in read_whole(found, limits=limits, check=maker.check)
+        }
+    tensors = OpenSafetensors(TensorSource(found, limits), maker)
+    names = tensors.keys()
+    placed = dict(tensors.get_tensors(names))
+    return {name: placed[name] for name in names}
+
+
 class TensorSlice:
     """A tensor that is not read yet: ``[…]`` reads the rows that it needs."""
 
@@ -168,7 +199,9 @@ class TensorSlice:
 
 
 class NumpyTensors:
-    """Makes numpy arrays, which are writable and nobody else's."""
+    """Makes numpy arrays, which are writable."""
+
+    on_host = True
 
     def check(self, entry: TensorEntry) -> None:
         """Refuse dtypes that numpy has not."""

@@ -1,9 +1,9 @@
-"""Finds the safetensors files that a URL names, and reads their headers and tensors' bytes."""
+"""Reads headers of safetensors files, and the bytes of some of their tensors."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -11,9 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.checkpoint.huggingface import INDEX_SUFFIX, read_index
 from headrace.checkpoint.jsonobject import shown
-from headrace.checkpoint.naming import is_plain
 from headrace.checkpoint.safetensors import (
     HEAD_BYTES,
     Header,
@@ -21,19 +19,16 @@ from headrace.checkpoint.safetensors import (
     header_length,
     parse_header,
 )
-from headrace.checkpoint.safetensors_folder import SUFFIX
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.fetch import RangeFetcher
 from headrace.client.checkpoint.tally import FetchStatistics
-from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
-from headrace.storage.opening import open_storage
-from headrace.storage.port import FileInfo, FileRange, Storage
+from headrace.client.checkpoint.tensorfiles import Contents, TensorFiles, find_files
+from headrace.core.errors import CallerError
+from headrace.storage.port import FileRange
 
 Octets = npt.NDArray[np.uint8]
 """uint8 [n], writable, and aligned for any type of numbers."""
 
-_SINGLE = "model" + SUFFIX
-_INDEX = "model" + INDEX_SUFFIX
 _MOST_COMPARED = 20_000
 
 
@@ -81,37 +76,32 @@ class TensorSource:
     Headers are read when they are needed, each in one request.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        files: Mapping[str, FileInfo],
-        *,
-        homes: Mapping[str, str] | None,
-        limits: FetchLimits,
-    ) -> None:
-        """Read nothing yet.
+    def __init__(self, found: TensorFiles, limits: FetchLimits) -> None:
+        """Read the index, if there is one.
 
         Args:
-            storage: Where the files are; closed with this.
-            files: Those with tensors, by path.
-            homes: Which of them each tensor is in, as an index tells; None: headers tell.
+            found: The files; their store is closed with this.
             limits: How bytes are read.
+
+        Raises:
+            NotFoundError: a file that the index names is not there.
+            CorruptDataError: the index is damaged or hostile.
+            StorageError: it cannot be read.
         """
-        self._storage = storage
-        self._files = files
-        self._fetcher = RangeFetcher(storage, limits)
+        self._storage = found.storage
+        self._homes = found.read_homes()
+        self._files = found.present if self._homes is None else found.named(self._homes)
+        self._fetcher = RangeFetcher(found.storage, limits)
         self._lock = threading.Lock()
         self._headers: dict[str, Header] = {}
-        self._entries: dict[str, tuple[str, TensorEntry]] = {}
-        self._homes = homes
+        self._contents = Contents(found.storage.url, self._homes)
         self._tensors = 0
 
     def names(self) -> list[str]:
         """Return all tensors' names, by file and offset, or in the index's order."""
-        if self._homes is not None:
-            return list(self._homes)
-        self._require_headers(self._files)
-        return list(self._entries)
+        if self._homes is None:
+            self._require_headers(self._files)
+        return self._contents.names()
 
     def metadata(self) -> dict[str, str] | None:
         """Return the texts that the headers carry, the last file's of one name; None: none do."""
@@ -130,7 +120,7 @@ class TensorSource:
             StorageError: a header cannot be read.
         """
         self._require_headers_of(names)
-        return [self._entries[name][1] for name in names]
+        return [self._contents.place(name)[1] for name in names]
 
     def read(self, blocks: Sequence[Block]) -> Iterator[tuple[int, Octets]]:
         """Yield the index and the bytes of each block, in the order in which they come.
@@ -158,28 +148,18 @@ class TensorSource:
         self._storage.close()
 
     def _range(self, block: Block) -> FileRange:
-        path, entry = self._entries[block.name]
+        path, entry = self._contents.place(block.name)
         return FileRange(path, entry.offset + block.offset, block.length)
 
     def _require_headers_of(self, names: Sequence[str]) -> None:
-        """Read the headers of the files that some tensors are in, and require that they are."""
+        """Read the headers of the files that some tensors are in."""
         if self._homes is None:
             self._require_headers(self._files)
-        known: Mapping[str, object] = self._entries if self._homes is None else self._homes
         for name in names:
-            if name not in known:
-                raise CallerError(self._unknown(name, list(known)))
+            if name not in self._contents:
+                raise CallerError(self._unknown(name))
         if self._homes is not None:
             self._require_headers({self._homes[name] for name in names})
-            for name in names:
-                self._require_at_home(name, self._homes[name])
-
-    def _require_at_home(self, name: str, home: str) -> None:
-        if name not in self._entries or self._entries[name][0] != home:
-            raise CorruptDataError(
-                f"{self._storage.url}: its index says that tensor {shown(name)} is in {home}, "
-                "which has none of that name; save the checkpoint again"
-            )
 
     def _require_headers(self, paths: Iterable[str]) -> None:
         """Read the headers that are not known yet, all at once."""
@@ -188,18 +168,8 @@ class TensorSource:
             if not lacking:
                 return
             for path, header in zip(lacking, self._read_headers(lacking), strict=True):
-                for entry in header.tensors:
-                    self._require_new(entry.name, path)
-                    self._entries[entry.name] = (path, entry)
+                self._contents.add(path, header)
                 self._headers[path] = header
-
-    def _require_new(self, name: str, path: str) -> None:
-        other = self._entries.get(name, (path,))[0]
-        if other != path:
-            raise CorruptDataError(
-                f"{self._storage.url}: {other} and {path} both have a tensor {shown(name)}; name "
-                "one of the files instead of their folder"
-            )
 
     def _read_headers(self, paths: Sequence[str]) -> list[Header]:
         """Return files' headers: of most of them, one read brings the whole."""
@@ -225,7 +195,8 @@ class TensorSource:
         found = {index: bytes(view) for index, view in self._fetcher.fetch(wanted)}
         return [found[index] for index in range(len(wanted))]
 
-    def _unknown(self, name: str, known: list[str]) -> str:
+    def _unknown(self, name: str) -> str:
+        known = self._contents.names()
         near = get_close_matches(name, known[:_MOST_COMPARED], n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {len(known)}, see keys()"
         return f"no tensor {shown(name)} in {self._storage.url}; {hint}"
@@ -235,8 +206,7 @@ def open_source(url: str, *, limits: FetchLimits | None = None) -> TensorSource:
     """Open the safetensors files that a URL names.
 
     Args:
-        url: A file, or a folder: one with an index (``model.safetensors.index.json``), with
-            ``model.safetensors``, or else with any safetensors files.
+        url: As ``find_files`` takes it.
         limits: How bytes are read.
 
     Raises:
@@ -245,45 +215,15 @@ def open_source(url: str, *, limits: FetchLimits | None = None) -> TensorSource:
         CorruptDataError: the index is damaged or hostile.
         StorageError: the store cannot be reached.
     """
-    is_file = url.endswith(SUFFIX)
-    name = url.rpartition("/")[2] if is_file else ""
-    storage = open_storage(url.removesuffix(name) or ".")
+    found = find_files(url)
     try:
-        files, homes = _one(storage, name) if is_file else _all(storage)
+        return TensorSource(found, limits or FetchLimits())
     except BaseException:
-        storage.close()
+        found.storage.close()
         raise
-    return TensorSource(storage, files, homes=homes, limits=limits or FetchLimits())
 
 
 def _owned(view: memoryview) -> Octets:
     """Return bytes that were read with others in memory of their own; long ones have their own."""
     octets = np.frombuffer(view, np.uint8)
     return octets if octets.flags.writeable else octets.copy()
-
-
-_Found = tuple[dict[str, FileInfo], dict[str, str] | None]
-"""Files by path, and which of them each tensor is in; None: headers tell."""
-
-
-def _one(storage: Storage, name: str) -> _Found:
-    return {name: storage.stat(name)}, None
-
-
-def _all(storage: Storage) -> _Found:
-    index = _stat(storage, _INDEX)
-    if index is not None:
-        homes = read_index(storage, "", index)
-        return {path: storage.stat(path) for path in sorted(set(homes.values()))}, homes
-    single = _stat(storage, _SINGLE)
-    files = [info for info in storage.list() if is_plain(info.path, SUFFIX)] if not single else []
-    if not single and not files:
-        raise NotFoundError(f"no safetensors file in {storage.url}; name the folder that has some")
-    return {info.path: info for info in ([single] if single else files)}, None
-
-
-def _stat(storage: Storage, path: str) -> FileInfo | None:
-    try:
-        return storage.stat(path)
-    except NotFoundError:
-        return None

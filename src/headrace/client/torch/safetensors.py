@@ -25,6 +25,11 @@ class TorchTensors:
         except RuntimeError as error:
             raise CallerError(f"{device!r} is no device of torch: {error}") from error
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the device is the host's memory."""
+        return self._device.type == "cpu"
+
     def check(self, entry: TensorEntry) -> None:
         """Refuse dtypes that torch has not."""
         if not hasattr(torch, DTYPES[entry.dtype].torch_name):

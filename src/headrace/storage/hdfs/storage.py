@@ -75,15 +75,18 @@ class HdfsStorage:
         """The root: ``hdfs://``, the NameNode or nameservice, the path."""
         return self._address.url
 
-    def list(self, prefix: str = "", *, hidden: bool = True) -> Iterator[FileInfo]:
-        """Yield every file below ``prefix``, recursively, in path order."""
+    def list(
+        self, prefix: str = "", *, hidden: bool = True, recursive: bool = True
+    ) -> Iterator[FileInfo]:
+        """Yield every file below ``prefix``, in path order."""
         prefix = prefix.strip("/")
-        with self._hinting(prefix):
-            status = self._status(prefix)
-        if status.isdir:
-            yield from self._walk(prefix, hidden=hidden)
-        else:
-            yield file_info(status, prefix)
+        if prefix:  # that the root is a folder is known
+            with self._hinting(prefix):
+                status = self._status(prefix)
+            if not status.isdir:
+                yield file_info(status, prefix)
+                return
+        yield from self._walk(prefix, hidden=hidden, recursive=recursive)
 
     def stat(self, path: str) -> FileInfo:
         """Describe one file; its version is the modification time in milliseconds.
@@ -257,21 +260,21 @@ class HdfsStorage:
         file_info(status, path)
         return status
 
-    def _walk(self, folder: str, *, hidden: bool) -> Iterator[FileInfo]:
+    def _walk(self, folder: str, *, hidden: bool, recursive: bool) -> Iterator[FileInfo]:
         for name, status in sorted_entries(self._namenodes, self._full(folder)):
             path = f"{folder}/{name}" if folder else name
             if not hidden and name.startswith("."):
                 continue
-            if status.isdir:
-                yield from self._descend(path, hidden=hidden)
-            else:
+            if not status.isdir:
                 info = file_info(status, path)
                 self._handles.remember(info)
                 yield info
+            elif recursive:
+                yield from self._descend(path, hidden=hidden)
 
     def _descend(self, folder: str, *, hidden: bool) -> Iterator[FileInfo]:
         try:
-            yield from self._walk(folder, hidden=hidden)
+            yield from self._walk(folder, hidden=hidden, recursive=True)
         except AccessError:
             yield FileInfo(folder, 0, CLOSED_FOLDER)
 

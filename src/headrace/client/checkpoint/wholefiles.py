@@ -1,0 +1,159 @@
+"""Reads safetensors files whole, with all that is known of them asked for at once.
+
+Nothing is asked for after something else has come: files are read from their first byte to their
+last without waiting for their headers, together with the index that says which of them are wanted.
+Only files that the index names otherwise than files are usually named are read after it. Over a
+line with a round trip of 30 ms, each wait for another answer costs 30 ms or, for a new connection,
+three times as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.checkpoint.huggingface import parse_index
+from headrace.checkpoint.safetensors import (
+    DTYPES,
+    HEAD_BYTES,
+    Header,
+    TensorEntry,
+    header_length,
+    parse_header,
+)
+from headrace.client.checkpoint.coalescing import FetchLimits
+from headrace.client.checkpoint.fetch import RangeFetcher
+from headrace.client.checkpoint.tensorfiles import Contents, TensorFiles
+from headrace.client.checkpoint.tensorsource import Octets
+from headrace.storage.port import FileInfo, FileRange
+
+
+def read_whole(
+    found: TensorFiles, *, limits: FetchLimits, check: Callable[[TensorEntry], None]
+) -> list[tuple[TensorEntry, Octets]]:
+    """Return all tensors with their bytes: by file and offset, or in the index's order.
+
+    Bytes lie in the memory that their whole file was read into, aligned for their type, and are
+    writable; only those that lie unaligned in the file are copied.
+
+    Args:
+        found: The files.
+        limits: How bytes are read; the memory for all files comes on top.
+        check: Refuses a tensor by raising; called as soon as the header has come.
+
+    Raises:
+        NotFoundError: a file is not there.
+        CorruptDataError: a header or the index is damaged or hostile.
+        StorageError: something cannot be read.
+    """
+    whole = _WholeFiles(found, limits, check)
+    whole.read()
+    return whole.tensors()
+
+
+class _WholeFiles:
+    """Files as they come. For one thread."""
+
+    def __init__(
+        self, found: TensorFiles, limits: FetchLimits, check: Callable[[TensorEntry], None]
+    ) -> None:
+        self._found = found
+        self._check = check
+        self._fetcher = RangeFetcher(found.storage, limits)
+        self._files: dict[str, _File] = {}
+        self._homes: dict[str, str] | None = None
+        self._named: Mapping[str, FileInfo] = {} if found.index else found.present
+
+    def read(self) -> None:
+        """Read everything that is wanted."""
+        self._fetch(self._found.likely.values(), self._found.index)
+        self._fetch([info for path, info in self._named.items() if path not in self._files])
+
+    def tensors(self) -> list[tuple[TensorEntry, Octets]]:
+        """Return all tensors once everything was read."""
+        contents = Contents(self._found.storage.url, self._homes)
+        for path in self._named:
+            header = self._files[path].header
+            assert header is not None
+            contents.add(path, header)
+        places = map(contents.place, contents.names())
+        return [(entry, self._files[path].octets_of(entry)) for path, entry in places]
+
+    def _fetch(self, infos: Iterable[FileInfo], index: FileInfo | None = None) -> None:
+        """Read some files, and the index before them."""
+        files = [_File(info) for info in infos]
+        self._files |= {file.path: file for file in files}
+        parts = [part for file in files for part in file.parts]
+        first = [] if index is None else [FileRange(index.path, 0, index.size)]
+        wanted = first + [part.range for part in parts]
+        into = {number: part.memory for number, part in enumerate(parts, len(first))}
+        for number, view in self._fetcher.fetch(wanted, into):
+            if number in into:
+                part = parts[number - len(first)]
+                part.came = True
+                self._look_at(self._files[part.range.path])
+            else:
+                self._take_index(wanted[number].path, bytes(view))
+
+    def _take_index(self, index: str, text: bytes) -> None:
+        self._homes = parse_index(text, index)
+        self._named = self._found.named(self._homes)
+        for file in self._files.values():
+            self._look_at(file)
+
+    def _look_at(self, file: _File) -> None:
+        """Refuse what is wrong with a file as early as it shows; one that nobody wants may be."""
+        header = file.find_header() if file.path in self._named else None
+        for entry in header.tensors if header else ():
+            self._check(entry)
+
+
+class _File:
+    """One file, its memory and what came of it."""
+
+    def __init__(self, info: FileInfo) -> None:
+        self._info = info
+        self._octets = np.empty(info.size, np.uint8)
+        memory, head = self._octets.data, min(HEAD_BYTES, info.size)
+        self.parts = (
+            _Part(FileRange(info.path, 0, head), memory[:head]),
+            _Part(FileRange(info.path, head, info.size - head), memory[head:]),
+        )
+        """The head, in which the header most likely is, and what follows it."""
+
+        self.header: Header | None = None
+        """Once it was found."""
+
+        self._address = self._octets.ctypes.data
+
+    @property
+    def path(self) -> str:
+        return self._info.path
+
+    def find_header(self) -> Header | None:
+        """Return the header the first time that it can be; it is None before and after."""
+        head, rest = self.parts
+        if self.header is not None or not head.came:
+            return None
+        name, size = self._info.path, self._info.size
+        end = header_length(head.memory, file=name, size=size)
+        if end <= len(head.memory) or rest.came:
+            self.header = parse_header(self._octets.data, file=name, size=size)
+        return self.header
+
+    def octets_of(self, entry: TensorEntry) -> Octets:
+        """Return a tensor's bytes, aligned; called once the file has come."""
+        octets = self._octets[entry.offset : entry.offset + entry.length]
+        item = max(1, DTYPES[entry.dtype].bits // 8)
+        return octets if (self._address + entry.offset) % item == 0 else octets.copy()
+
+
+@dataclass(slots=True)
+class _Part:
+    """Consecutive bytes of a file."""
+
+    range: FileRange
+    memory: memoryview
+    came: bool = False
