@@ -31,6 +31,14 @@ class Notes:
 
     further_problems: int = 0
 
+    lost_events: int = 0
+    """That were recorded and are missing: no room for them on disk, or no time to write them."""
+
+    left_out: list[str] = field(default_factory=list)
+    """Files of a directory that are no traces, the first :data:`NOTES`."""
+
+    further_left_out: int = 0
+
     is_relative: bool = False
     """Whether times count from an arbitrary moment, so that hosts cannot be laid side by side."""
 
@@ -41,10 +49,17 @@ class Notes:
         else:
             self.further_problems += 1
 
+    def leave_out(self, path: Path) -> None:
+        """Note a file that is no trace."""
+        if len(self.left_out) < NOTES:
+            self.left_out.append(str(path))
+        else:
+            self.further_left_out += 1
+
     @property
     def is_partial(self) -> bool:
-        """Whether something of the trace could not be read."""
-        return bool(self.problems)
+        """Whether something of what was recorded could not be read."""
+        return bool(self.problems) or self.lost_events > 0
 
 
 class Importer(Protocol):
