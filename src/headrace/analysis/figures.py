@@ -10,11 +10,11 @@ import msgspec
 DATA_KINDS = ("wait", "load", "request", "checkpoint_read", "checkpoint_save", "logits_write")
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all of them."""
 
 
-class Spread(Figures):
+class Spread(Figures, frozen=True, kw_only=True):
     """How a quantity is spread; the unit is in the name of the field that holds it."""
 
     count: int
@@ -24,9 +24,11 @@ class Spread(Figures):
     p90: float
     p99: float
     most: float
+    curve: tuple[float, ...] = ()
+    """Quantiles at 0, 1, …, 100 %, where the whole distribution is worth a drawing."""
 
 
-class Part(Figures):
+class Part(Figures, frozen=True, kw_only=True):
     """One part of loading."""
 
     total_s: float
@@ -39,7 +41,7 @@ class Part(Figures):
     """Mean over loads [s]."""
 
 
-class Suspect(Figures):
+class Suspect(Figures, frozen=True, kw_only=True):
     """A host, file or kind of sample that makes loads slower than others."""
 
     name: str
@@ -51,7 +53,7 @@ class Suspect(Figures):
     """Of the slowest percent of loads that it is in, 0 to 1."""
 
 
-class Stragglers(Figures):
+class Stragglers(Figures, frozen=True, kw_only=True):
     """How far the slowest host is from the mean."""
 
     slowest_host: str
@@ -66,7 +68,7 @@ class Stragglers(Figures):
     """Of samples, by the suffix of their file or name."""
 
 
-class Loading(Figures):
+class Loading(Figures, frozen=True, kw_only=True):
     """Loading of batches, or of samples where the trace tells no batches."""
 
     unit: str
@@ -81,7 +83,7 @@ class Loading(Figures):
     """How long the loop stood still for each batch [s]."""
 
 
-class Requests(Figures):
+class Requests(Figures, frozen=True, kw_only=True):
     """Requests to storage."""
 
     read_bytes: Spread | None = None
@@ -99,14 +101,23 @@ class Requests(Figures):
     """While at least one request was under way [bytes/s]."""
 
     files: int | None = None
+    """That were read or written, of those that fit into memory; ``unknown`` says if more were."""
+
+    operations: dict[str, int] = {}
+    """Requests and questions about files by what they are called, the most frequent first."""
 
 
-class Checkpoints(Figures):
+class Checkpoints(Figures, frozen=True, kw_only=True):
     """Reads, or saves, of checkpoints."""
 
     events: int
+    """As they were recorded; several may be of one load or save."""
+
+    occasions: int
+    """Loads or saves of the job, by all of its ranks together."""
+
     per_rank_s: Spread
-    """Time of one rank in one load or save [s]."""
+    """Time of one rank in one load or save, from its first event to the end of its last [s]."""
 
     slowest_rank: int | None = None
     barrier_s: float | None = None
@@ -116,7 +127,7 @@ class Checkpoints(Figures):
     mean_request_bytes: float | None = None
 
 
-class Accelerators(Figures):
+class Accelerators(Figures, frozen=True, kw_only=True):
     """Whether accelerators worked."""
 
     ranks: int
@@ -137,7 +148,20 @@ class Accelerators(Figures):
     """At the price given, in its currency."""
 
 
-class Overlap(Figures):
+class Timeline(Figures, frozen=True, kw_only=True):
+    """What ranks were at over time."""
+
+    bin_s: float
+    """Length of one bin; the first begins with the job's first event [s]."""
+
+    ranks: tuple[str, ...]
+    """Of the rows; evenly chosen where there are too many to show."""
+
+    shares: dict[str, tuple[str, ...]]
+    """Activity → a row for each rank, a digit for each bin: tenths of it, 9 is all of it."""
+
+
+class Overlap(Figures, frozen=True, kw_only=True):
     """I/O and compute at the same time, per rank, summed."""
 
     io_s: float
@@ -147,7 +171,7 @@ class Overlap(Figures):
     """Part of I/O behind compute, 0 to 1."""
 
 
-class Heat(Figures):
+class Heat(Figures, frozen=True, kw_only=True):
     """Reads of one file over time."""
 
     file: str
@@ -158,11 +182,11 @@ class Heat(Figures):
 
     last_s: float
     ranks: int | None = None
-    per_minute: tuple[int, ...] = ()
+    over_time: tuple[int, ...] = ()
     """Reads in each 60th of the trace."""
 
 
-class PhaseFigures(Figures):
+class PhaseFigures(Figures, frozen=True, kw_only=True):
     """One phase of a job."""
 
     phase: str
@@ -173,7 +197,7 @@ class PhaseFigures(Figures):
     requests: Requests | None = None
 
 
-class JobFigures(Figures):
+class JobFigures(Figures, frozen=True, kw_only=True):
     """One job."""
 
     job: str
@@ -191,11 +215,12 @@ class JobFigures(Figures):
     checkpoint_save: Checkpoints | None = None
     accelerators: Accelerators | None = None
     overlap: Overlap | None = None
+    timeline: Timeline | None = None
     phases: tuple[PhaseFigures, ...] = ()
     hottest: tuple[Heat, ...] = ()
 
 
-class Finding(Figures):
+class Finding(Figures, frozen=True, kw_only=True):
     """A cause of lost time."""
 
     cause: str
@@ -225,7 +250,7 @@ class Finding(Figures):
     files: tuple[str, ...] = ()
 
 
-class Analysis(Figures):
+class Analysis(Figures, frozen=True, kw_only=True):
     """Everything found in one trace."""
 
     format: str
@@ -242,3 +267,11 @@ class Analysis(Figures):
     """Damage that was passed over; the figures are then of a part."""
 
     further_problems: int = 0
+
+    lost_events: int = 0
+    """That were recorded and are missing: there was no room for them, or no time to write them."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the figures are of a part of what was recorded."""
+        return bool(self.problems) or self.lost_events > 0

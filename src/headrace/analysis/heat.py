@@ -1,0 +1,158 @@
+"""Which files are read most, when, and by how many ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.analysis.columns import NULL, Columns, Ints
+from headrace.analysis.figures import Heat
+from headrace.analysis.named import Fold, NamedSums, folded
+from headrace.analysis.spreads import NS_PER_S
+from headrace.trace.events import Kind
+
+MOST_HOT = 20
+"""Files that are told."""
+
+BINS = 60
+"""Of a job's time, in which reads are counted."""
+
+UNITS = (Kind.REQUEST, Kind.RETRIEVAL, Kind.CHECKPOINT_READ, Kind.LOAD, Kind.METADATA)
+"""What counts as a read of a file: the first of these that names files in the trace."""
+
+_SLOTS = 4 * BINS
+"""Slots of time that are kept apart at most; then each takes in its neighbour."""
+
+_FIRST_SHIFT = 20
+"""A slot is 2^20 ns at first: a millisecond."""
+
+_NEVER = (2**63 - 1, -(2**63))
+_SLOT_KEYS = ("unit", "file", "slot")
+_FOLDS: dict[str, Fold] = {
+    "reads": "sum",
+    "bytes": "sum",
+    "sized": "sum",
+    "first": "min",
+    "last": "max",
+}
+
+
+class HeatSums:
+    """Counts reads by file and slot of time, and by file and rank."""
+
+    def __init__(self) -> None:
+        self._shift = _FIRST_SHIFT
+        self._reads = NamedSums(_SLOT_KEYS, _FOLDS)
+        self._readers = NamedSums(("unit", "file", "place"), {"reads": "sum"})
+        self._first, self._last = _NEVER
+
+    def add(self, columns: Columns) -> None:
+        """Take in the events that read files."""
+        for unit, kind in enumerate(UNITS):
+            events = _named_reads(columns.of(kind), kind)
+            if len(events):
+                self._cover(events.begins)
+                self._count(unit, events)
+
+    def result(self, begin_ns: int, end_ns: int) -> tuple[Heat, ...]:
+        """Return the files that were read most in a job's time, the hottest first."""
+        table = self._reads.table()
+        if table is None:
+            return ()
+        unit = pc.min(table["unit"]).as_py()
+        slots = table.filter(pc.equal(table["unit"], unit))
+        files = folded(slots, ("file",), _FOLDS)
+        hottest = files.sort_by([("reads", "descending"), ("file", "ascending")])
+        ranks = self._ranks(unit)
+        return tuple(
+            Heat(
+                file=row["file"],
+                reads=row["reads"],
+                bytes=row["bytes"] if row["sized"] else None,
+                first_s=(row["first"] - begin_ns) / NS_PER_S,
+                last_s=(row["last"] - begin_ns) / NS_PER_S,
+                ranks=ranks.get(row["file"]),
+                over_time=self._over_time(slots, row["file"], begin_ns, end_ns),
+            )
+            for row in hottest.slice(0, MOST_HOT).to_pylist()
+        )
+
+    @property
+    def given_up(self) -> int:
+        """Counts of files that memory had no room for."""
+        return self._reads.given_up
+
+    def _cover(self, begins: Ints) -> None:
+        """Make slots so long that all of the trace's time lies in few."""
+        self._first = min(int(begins.min()), self._first)
+        self._last = max(int(begins.max()), self._last)
+        wider = 0
+        while (self._last >> self._shift + wider) - (self._first >> self._shift + wider) >= _SLOTS:
+            wider += 1
+        table = self._reads.table() if wider else None
+        self._shift += wider
+        if table is not None:
+            slots = pa.array(table["slot"].to_numpy() >> wider)
+            wide = table.set_column(table.column_names.index("slot"), "slot", slots)
+            self._reads = NamedSums(_SLOT_KEYS, _FOLDS)
+            self._reads.add({name: wide[name] for name in wide.column_names})
+
+    def _count(self, unit: int, events: Columns) -> None:
+        codes, files = events.texts("file")
+        sizes = events.numbers("bytes")
+        begins = events.begins
+        rows = pa.table(
+            {
+                "file": codes,
+                "slot": begins >> self._shift,
+                "place": events.places,
+                "reads": events.operations,
+                "bytes": np.maximum(sizes, 0),
+                "sized": (sizes >= 0).astype(np.int64),
+                "first": begins,
+                "last": begins,
+            }
+        )
+        counted = _spelt(folded(rows, ("file", "slot"), _FOLDS), files, unit)
+        self._reads.add({name: counted[name] for name in counted.column_names})
+        readers = _spelt(folded(rows, ("file", "place"), {"reads": "sum"}), files, unit)
+        self._readers.add({name: readers[name] for name in readers.column_names})
+
+    def _ranks(self, unit: int) -> dict[str, int]:
+        """Return how many ranks, or processes, read each file, if memory had room for all."""
+        table = self._readers.table()
+        if table is None or self._readers.given_up:
+            return {}
+        of_unit = table.filter(pc.equal(table["unit"], unit))
+        counts = of_unit.group_by("file", use_threads=False).aggregate([("place", "count")])
+        return dict(zip(counts["file"].to_pylist(), counts["place_count"].to_pylist(), strict=True))
+
+    def _over_time(self, slots: pa.Table, file: str, begin_ns: int, end_ns: int) -> tuple[int, ...]:
+        of_file = slots.filter(pc.equal(slots["file"], file))
+        middle = (of_file["slot"].to_numpy() << self._shift) + (1 << self._shift >> 1)
+        bins = (middle - begin_ns) * BINS // max(end_ns - begin_ns, 1)
+        reads = np.bincount(
+            np.clip(bins, 0, BINS - 1), weights=of_file["reads"].to_numpy(), minlength=BINS
+        )
+        return tuple(reads.astype(np.int64).tolist())
+
+
+def _named_reads(events: Columns, kind: Kind) -> Columns:
+    """Return the events that read a file whose name is known."""
+    if not len(events):
+        return events
+    named = events.where((events.texts("file").codes != NULL) & ~events.flags("is_write"))
+    if kind != Kind.METADATA or not len(named):
+        return named
+    codes, names = named.texts("name")
+    opens = pc.fill_null(pc.match_substring(names, "open"), False).to_numpy(zero_copy_only=False)
+    return named.where(np.append(opens, False)[codes])
+
+
+def _spelt(counted: pa.Table, files: pa.StringArray, unit: int) -> pa.Table:
+    """Write out the names of files, and say of which unit the reads are."""
+    names = files.take(counted["file"].combine_chunks())
+    units = pa.array(np.full(counted.num_rows, unit))
+    spelt = counted.set_column(counted.column_names.index("file"), "file", names)
+    return spelt.append_column("unit", units)

@@ -1,0 +1,88 @@
+"""One job."""
+
+from __future__ import annotations
+
+from headrace.analysis.accelerators import accelerators, overlap, timeline
+from headrace.analysis.activities import ActivityUnions
+from headrace.analysis.checkpoints import CheckpointSums
+from headrace.analysis.columns import Columns
+from headrace.analysis.distinct import DistinctNames
+from headrace.analysis.figures import JobFigures, PhaseFigures
+from headrace.analysis.heat import HeatSums
+from headrace.analysis.phases import PhaseSums
+from headrace.analysis.spans import Spans
+from headrace.analysis.spreads import NS_PER_S, SpreadSketch
+from headrace.trace.events import Kind, Phase
+
+_OF_FILES = (Kind.REQUEST, Kind.METADATA)
+
+
+class JobSums:
+    """Adds up the events of one job."""
+
+    def __init__(self) -> None:
+        self._phases: dict[str | None, PhaseSums] = {}
+        self._steps = Spans()
+        self._step_times = SpreadSketch()
+        self._reads = CheckpointSums()
+        self._saves = CheckpointSums()
+        self._activities = ActivityUnions()
+        self._heat = HeatSums()
+        self._hosts = DistinctNames()
+        self._files = DistinctNames()
+
+    def add(self, columns: Columns) -> None:
+        """Take in events of the job."""
+        for phase, part in columns.by("phase"):
+            self._phases.setdefault(phase, PhaseSums()).add(part)
+        steps = columns.of(Kind.STEP)
+        self._steps.add(steps)
+        self._step_times.add(steps.timed().durations)
+        self._reads.add(columns.of(Kind.CHECKPOINT_READ))
+        self._saves.add(columns.of(Kind.CHECKPOINT_SAVE))
+        self._activities.add(columns)
+        self._heat.add(columns)
+        self._hosts.add(columns, "host")
+        self._files.add(columns.of(*_OF_FILES), "file")
+
+    def result(self, job: str, *, price_per_hour: float | None) -> JobFigures:
+        """Return the figures."""
+        whole = PhaseSums()
+        for phase in self._phases.values():
+            whole.merge(phase)
+        spans = whole.spans
+        activities = self._activities.result()
+        return JobFigures(
+            job=job,
+            ranks=spans.ranks or None,
+            hosts=len(self._hosts) or None,
+            events=spans.events,
+            span_s=spans.span_s,
+            steps=self._steps.most_events or None,
+            step_s=self._step_times.result(NS_PER_S),
+            loading=whole.loading.result(),
+            requests=whole.requests.result(files=len(self._files) or None),
+            checkpoint_read=self._reads.result(),
+            checkpoint_save=self._saves.result(),
+            accelerators=accelerators(activities, price_per_hour),
+            overlap=overlap(activities),
+            timeline=timeline(activities, spans.begin_ns, spans.end_ns),
+            phases=self._phase_figures(),
+            hottest=self._heat.result(spans.begin_ns, spans.end_ns),
+        )
+
+    def rough(self) -> dict[str, str]:
+        """Return which figures memory had no room to tell exactly → by how much."""
+        said = {}
+        if self._activities.closed_s:
+            said["overlap"] = (
+                "stretches of time were too many, short gaps between them were closed: idle and "
+                f"overlapped time may be up to {self._activities.closed_s:.3g} s too long"
+            )
+        if self._heat.given_up:
+            said["hottest"] = "files were too many: reads of those that come seldom are not counted"
+        return said
+
+    def _phase_figures(self) -> tuple[PhaseFigures, ...]:
+        known = [phase for phase in Phase if phase in self._phases]
+        return tuple(self._phases[phase].result(phase) for phase in known)
