@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.core.media import TierName
+from headrace.report.toml import read_toml
 from headrace.sim.episode import MODES, CrossTraffic, Episode, Restart, Scan
 from headrace.sim.estate import Estate
 from headrace.sim.job import Dataset, SimulatedJob
 from headrace.sim.media import Network, SolidState, Spinning
 from headrace.sim.recording import Recording
 from headrace.sim.rivals.static import Needs
-from headrace.sim.toml import read_toml
 from testbed.disk_profiles import DiskSpec
 from testbed.scenario import HostGroup, Scenario
 

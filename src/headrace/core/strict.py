@@ -41,7 +41,7 @@ def convert(document: Mapping[str, Any], kind: type[T], *, source: str) -> T:
 def _check(value: Any, kind: Any, source: str, path: tuple[str, ...]) -> None:
     """Refuse keys that the structures in ``kind`` do not have, and what is not finite."""
     if get_origin(kind) in (Union, UnionType):
-        kind = next((one for one in get_args(kind) if one is not type(None)), kind)
+        kind = _meant(kind, value)
     known = _fields_of(kind)
     if isinstance(value, float) and not isfinite(value):
         raise ConfigError(f"{_place(source, path)}: {value} is no number to reckon with")
@@ -58,10 +58,26 @@ def _check(value: Any, kind: Any, source: str, path: tuple[str, ...]) -> None:
             _check(item, inner[0], source, (*path, str(key)))
 
 
+def _meant(union: Any, value: Any) -> Any:
+    """Return the type of a union that a value is: the one it is tagged as, or the only one."""
+    kinds = [one for one in get_args(union) if one is not type(None)]
+    tagged = [one for one in kinds if isinstance(value, Mapping) and _tag_of(one) in value.items()]
+    return next(iter(tagged or kinds)) if tagged or len(kinds) == 1 else Any
+
+
+def _tag_of(kind: Any) -> tuple[str | None, Any]:
+    """Return the key and the value by which a structure of a union is told."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind.__struct_config__.tag_field, kind.__struct_config__.tag
+    return None, None
+
+
 def _fields_of(kind: Any) -> dict[str, Any] | None:
     """Return the types of a structure's fields by key; None for anything else."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        fields_of = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        tag_field, _ = _tag_of(kind)
+        return fields_of | ({tag_field: str} if tag_field else {})
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
         return {field.name: hints[field.name] for field in fields(kind)}

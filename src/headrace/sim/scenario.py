@@ -18,10 +18,10 @@ from headrace.core.errors import ConfigError
 from headrace.core.job import Order
 from headrace.core.media import TierName
 from headrace.policy.reservation.limits import ReservationLimits
+from headrace.report.toml import read_toml
 from headrace.sim.estate import Estate
 from headrace.sim.job import Dataset, SimulatedJob
 from headrace.sim.media import Carrier, Network, SolidState, Spinning
-from headrace.sim.toml import read_toml
 
 Positive: TypeAlias = Annotated[float, Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]

@@ -1,0 +1,1 @@
+"""Models of jobs' workloads: fitted to traces, written as TOML, made into traces again."""
