@@ -120,7 +120,8 @@ class Union:
             whole.begins[1:] - whole.ends[:-1],
             _NEVER_NS,
         )
-        widest = min(int(np.partition(gaps, self._most // 2)[self._most // 2]), _NEVER_NS)
+        last = whole.keys.size - self._most // 2 - 1
+        widest = int(np.partition(gaps, last)[last])
         before = whole.seconds()
         closed = united(whole, gap_ns=widest)
         self.closed_s += closed.seconds() - before
