@@ -376,3 +376,22 @@ def test_events_that_come_faster_than_the_disk_takes_them_are_counted(
     assert sum(batch.num_rows for batch in trace.batches()) == 8192
     assert trace.notes.lost_events == 10_000 - 8192
     assert len(caplog.records) == 1
+
+
+def test_closing_loses_nothing_while_other_threads_go_on_recording(tmp_path: Path) -> None:
+    for turn in range(8):
+        recorder = EventRecorder(tmp_path / str(turn), ORIGIN)
+        ended = threading.Event()
+
+        def go_on(recorder: EventRecorder = recorder, ended: threading.Event = ended) -> None:
+            while not ended.is_set():
+                recorder.record(event(1))
+                time.sleep(1e-5)
+
+        recorder.record(event(0))
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        recorder.close()
+        ended.set()
+        thread.join()
+        assert steps(tmp_path / str(turn)).count(0) == 1

@@ -209,6 +209,8 @@ class EventRecorder:
         self._written = self._lost = self._unsaid = 0
 
     def _take(self, one: Event | _Row) -> None:
+        if self._is_closed:
+            return
         waiting = len(self._pending)
         if waiting >= BATCH_EVENTS and not self._has_room(waiting):
             return
@@ -227,9 +229,7 @@ class EventRecorder:
     def _start(self) -> None:
         """Start the writer; with the first event, so that a fork without events has none."""
         with self._lock:
-            if self._is_closed:
-                self._pending.clear()
-            elif self._writer is None:
+            if self._writer is None and not self._is_closed:
                 self._writer = threading.Thread(
                     target=self._run, args=(self._wake,), name="headrace-trace", daemon=True
                 )
