@@ -89,11 +89,7 @@ class SpreadSketch:
 
     def quantiles(self, shares: tuple[float, ...]) -> Floats:
         """Return the values at shares of the count, 0 to 1, interpolated linearly."""
-        self._settle()
-        values, times = self._values, self._times
-        if self._binned is not None:
-            used = np.flatnonzero(self._binned)
-            values, times = np.minimum(_bin_values()[used], self._most), self._binned[used]
+        values, times = self.weighted()
         until = np.cumsum(times)
         place = np.asarray(shares) * (self.count - 1)
         below = np.floor(place)
@@ -101,6 +97,14 @@ class SpreadSketch:
         upper = values[np.searchsorted(until, np.ceil(place), side="right")]
         quantiles: Floats = lower + (upper - lower) * (place - below)
         return quantiles
+
+    def weighted(self) -> tuple[Floats, Ints]:
+        """Return the values, rising and each once, as exact as they are kept; how often each came."""
+        self._settle()
+        if self._binned is None:
+            return self._values, self._times
+        used = np.flatnonzero(self._binned)
+        return np.minimum(_bin_values()[used], self._most), self._binned[used]
 
     def _take(self, values: Floats, times: Ints) -> None:
         if self._binned is not None:
