@@ -22,9 +22,9 @@ from headrace.checkpoint.layout import Checkpoint, LayoutName
 from headrace.checkpoint.loadplan import MOST_RANKS, LoadPlan, plan_load
 from headrace.cli.checkpoint_keeping import pin_command, prune_command, unpin_command
 from headrace.cli.outputs import json_option
-from headrace.cli.printable import printable
 from headrace.core.errors import NotFoundError
 from headrace.report.document import write_json
+from headrace.report.printable import printable
 from headrace.report.units import bytes_, ratio, seconds
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage

@@ -12,9 +12,9 @@ from headrace.checkpoint.pins import LEASE_S, Pin, new_lease, new_owner, pins, p
 from headrace.checkpoint.retention import Pruned, prune
 from headrace.cli.durations import Duration
 from headrace.cli.outputs import json_option
-from headrace.cli.printable import printable
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.report.document import write_json
+from headrace.report.printable import printable
 from headrace.report.units import seconds
 from headrace.storage.opening import open_storage
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.printable import printable
+from headrace.report.printable import printable
 
 R = TypeVar("R")
 

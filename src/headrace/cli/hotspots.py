@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
-from headrace.cli.printable import printable
+from headrace.report.printable import printable
 from headrace.report.units import bytes_, percent, seconds
 from headrace.wire.hotspots import HotspotFile, HotspotView
 

@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.outputs import json_option
-from headrace.cli.tables import bars
 from headrace.dataset.build import list_dataset
 from headrace.dataset.describe import (
     Description,
@@ -22,6 +21,7 @@ from headrace.dataset.describe import (
     describe,
 )
 from headrace.dataset.index import Index
+from headrace.report.bars import bars
 from headrace.report.document import write_json
 from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage

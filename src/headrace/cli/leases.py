@@ -12,9 +12,9 @@ from headrace.cli.asking import Asker, controller_options
 from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
 from headrace.cli.hotspots import headline
 from headrace.cli.outputs import json_option
-from headrace.cli.printable import printable
 from headrace.core.errors import CallerError
 from headrace.report.document import write_json
+from headrace.report.printable import printable
 from headrace.report.units import percent, seconds
 from headrace.wire.hotspots import Hotspots, HotspotView
 

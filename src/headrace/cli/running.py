@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from headrace.cli.printable import printable
 from headrace.core.errors import HeadraceError
+from headrace.report.printable import printable
 
 INTERRUPTED = 130
 
