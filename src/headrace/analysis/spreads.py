@@ -99,7 +99,7 @@ class SpreadSketch:
         return quantiles
 
     def weighted(self) -> tuple[Floats, Ints]:
-        """Return the values, rising and each once, as exact as they are kept; how often each came."""
+        """Return the values, rising, as exact as they are kept, and how often each came."""
         self._settle()
         if self._binned is None:
             return self._values, self._times
