@@ -1,0 +1,354 @@
+"""Reads traces of DFTracer, which DLIO and other programs write: one JSON object on each line.
+
+Of every dialect: numbers as numbers or as texts; names inline or by hash; phases as letters or as
+numbers; a list's brackets and commas around the lines or none; single calls or sums over an
+interval; files plain, gzip, or in a tar archive.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.errors import CorruptDataError
+from headrace.trace.events import Kind
+from headrace.trace.importer import Notes
+from headrace.trace.importers import columns
+from headrace.trace.importers.dftracer_calls import Call, call_of
+from headrace.trace.importers.text import (
+    Counted,
+    Piece,
+    file_chunks,
+    head,
+    pieces,
+    reading,
+    text_chunks,
+)
+
+_SUFFIXES = (".pfw", ".pfw.gz")
+_MARKS = (b'"cat":"dftracer"', b'"hhash":', b'"fhash":', b'"cat":"POSIX"', b'"cat":"STDIO"')
+_TAR_MAGIC = slice(257, 262)
+_RANK = re.compile(r"-(\d+)-of-\d+")
+_COMPLETE = frozenset({"X", 1})
+_SUMMED = frozenset({"C", 2, "A", 3})
+_METADATA = frozenset({"M", 4})
+_FILE, _HOST = "FH", "HH"
+
+_Number = int | float | str | None
+
+
+class _Args(msgspec.Struct, gc=False):
+    hhash: int | str | None = None
+    hostname: str | None = None
+    fhash: int | str | None = None
+    fname: str | None = None
+    ret: _Number = None
+    size: _Number = None
+    offset: _Number = None
+    step: _Number = None
+    epoch: _Number = None
+    image_idx: _Number = None
+    name: Any = None
+    value: Any = None
+    dft_cnt: _Number = None
+    dur: _Number = None
+    dur_sum: _Number = None
+    ret_sum: _Number = None
+
+
+class _Line(msgspec.Struct, gc=False):
+    ph: str | int
+    name: str = ""
+    cat: str = ""
+    pid: _Number = None
+    tid: _Number = None
+    ts: _Number = None
+    dur: _Number = None
+    args: _Args | None = None
+
+
+_NO_ARGS = _Args()
+_DECODER = msgspec.json.Decoder(_Line)
+_DAMAGE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class DFTracer:
+    """The format of https://dftracer.readthedocs.io, all dialects."""
+
+    name = "DFTracer"
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Tell by the suffix, or by what stands on the first lines."""
+        if head[_TAR_MAGIC] == b"ustar":
+            return b".pfw" in head
+        if path.name.endswith(_SUFFIXES):
+            return True
+        start = head.lstrip(b"[ \t\r\n")
+        return start.startswith(b"{") and any(mark in head for mark in _MARKS)
+
+    def read(
+        self, path: Path, notes: Notes, advanced: Callable[[int], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the events of a file, or of all files in an archive.
+
+        Raises:
+            CorruptDataError: no line of it is an event.
+            StorageError: the file cannot be read.
+        """
+        _note_unknown(notes)
+        damage, found = len(notes.problems), False
+        for chunks, where in _texts(path, notes, advanced):
+            for batch in _Reader(where, notes).batches(pieces(chunks, where)):
+                found = True
+                yield batch
+        if not found and len(notes.problems) > damage:
+            raise CorruptDataError(notes.problems.pop(damage))
+
+
+def _texts(
+    path: Path, notes: Notes, advanced: Callable[[int], None]
+) -> Iterator[tuple[Iterator[bytes], str]]:
+    """Yield the texts in a file, each with what it is called: one, or those of an archive."""
+    with reading(path):
+        if head(path)[_TAR_MAGIC] != b"ustar":
+            yield file_chunks(path, notes, advanced), str(path)
+            return
+        with path.open("rb", buffering=0) as file:
+            yield from _members(Counted(file, advanced), path, notes)
+
+
+def _members(file: Counted, path: Path, notes: Notes) -> Iterator[tuple[Iterator[bytes], str]]:
+    try:
+        with tarfile.open(fileobj=file, mode="r|*") as archive:  # type: ignore[call-overload]
+            for member in archive:
+                if member.isfile() and member.name.endswith(_SUFFIXES):
+                    where = f"{path}:{member.name}"
+                    chunks = text_chunks(archive.extractfile(member), where, notes)
+                    yield _until_cut(chunks, where, notes), where
+    except tarfile.TarError as error:
+        notes.problem(f"{path}: the archive is cut or damaged ({error}); the rest is lost")
+
+
+def _until_cut(chunks: Iterator[bytes], where: str, notes: Notes) -> Iterator[bytes]:
+    try:
+        yield from chunks
+    except tarfile.TarError as error:
+        notes.problem(f"{where}: the archive is cut or damaged within it ({error})")
+
+
+def _note_unknown(notes: Notes) -> None:
+    seen = "DFTracer sees calls of the process, not the storage behind them"
+    notes.unknown.update({"replica": seen, "round_trips": seen, "queue_ns": seen})
+    notes.unknown["phase"] = "DFTracer does not tell the phases of a job"
+    notes.unknown["job"] = "DFTracer does not name the job"
+
+
+class _Names(dict[object, str | None]):
+    """Names by hash; a hash whose name was not told stands for itself."""
+
+    def __init__(self) -> None:
+        super().__init__({None: None})
+        self.lost: set[object] = set()
+
+    def __missing__(self, key: object) -> str:
+        self.lost.add(key)
+        return f"#{key}"
+
+
+class _Reader:
+    """Turns the lines of one file into events; keeps the names that its hashes stand for."""
+
+    def __init__(self, where: str, notes: Notes) -> None:
+        self._where = where
+        self._notes = notes
+        self._files = _Names()
+        self._hosts = _Names()
+        self._steps = _Steps()
+        rank = _RANK.search(where)
+        self._rank = int(rank[1]) if rank else None
+        if rank is None:
+            notes.unknown["rank"] = "neither the lines nor the file's name tell the rank"
+
+    def batches(self, texts: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+        """Yield the events of a file."""
+        for piece in texts:
+            lines = _lines(piece, self._where, self._notes)
+            self._learn(line for line in lines if line.ph in _METADATA)
+            whole = [line for line in lines if line.ph in _COMPLETE]
+            if whole:
+                yield from self._events(whole, None)
+            summed = [line for line in lines if line.ph in _SUMMED]
+            totals = [total for line in summed if (total := _total(line))]
+            if totals:
+                counts = pa.array([count for _, count in totals], pa.int64())
+                yield from self._events([total for total, _ in totals], counts)
+        self._note_lost()
+
+    def _learn(self, lines: Iterable[_Line]) -> None:
+        for line in lines:
+            args = line.args or _NO_ARGS
+            if isinstance(args.name, str) and isinstance(args.value, int | str):
+                if line.name == _FILE:
+                    self._files[args.value] = args.name
+                elif line.name == _HOST:
+                    self._hosts[args.value] = args.name
+
+    def _note_lost(self) -> None:
+        lost = len(self._files.lost) + len(self._hosts.lost)
+        if lost:
+            self._notes.problem(
+                f"{self._where}: does not tell {lost} names of files or hosts before it uses them; "
+                "they are shown as the hashes of their names"
+            )
+
+    def _events(self, lines: Sequence[_Line], count: pa.Array | None) -> Iterator[pa.RecordBatch]:
+        names = pa.array([line.name for line in lines], pa.string())
+        categories = pa.array([line.cat for line in lines], pa.string())
+        pairs, which = columns.distinct_pairs(categories, names)
+        calls = [call_of(*pair) for pair in pairs]
+        batch = columns.batch(
+            len(lines),
+            {
+                "kind": pa.array([call.kind for call in calls], pa.string()).take(which),
+                "name": names,
+                "rank": self._rank,
+                "is_write": pa.array([call.is_write for call in calls], pa.bool_()).take(which),
+                "count": count,
+                **_places(lines),
+                **self._arguments([line.args or _NO_ARGS for line in lines], calls, which),
+            },
+        )
+        yield columns.timed(batch, self._where, self._notes)
+        yield from self._steps.of(
+            batch,
+            _flags([call.is_fetch for call in calls], which),
+            _flags([call.is_body for call in calls], which),
+        )
+
+    def _arguments(
+        self, args: Sequence[_Args], calls: Sequence[Call], which: pa.Array
+    ) -> dict[str, pa.Array]:
+        hosts = pa.array([self._hosts[one.hhash] for one in args], pa.string())
+        files = pa.array([self._files[one.fhash] for one in args], pa.string())
+        samples = columns.integers([one.image_idx for one in args])
+        return {
+            "host": pc.coalesce(hosts, pa.array([one.hostname for one in args], pa.string())),
+            "file": pc.coalesce(files, pa.array([one.fname for one in args], pa.string())),
+            "step": columns.counts([one.step for one in args]),
+            "epoch": columns.counts([one.epoch for one in args]),
+            "sample": pc.if_else(
+                _flags([call.is_of_sample for call in calls], which),
+                samples.cast(pa.string()),
+                None,
+            ),
+            "offset": columns.counts([one.offset for one in args]),
+            "bytes": _bytes(args, calls, which),
+        }
+
+
+class _Steps:
+    """Makes steps of a loop out of its waits and of what it did after each."""
+
+    _COLUMNS = ("begin_ns", "duration_ns", "host", "rank", "pid", "tid", "step", "epoch")
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[object, object], int] = {}
+        """When the loop of a process and thread last asked for a batch [ns]."""
+
+    def of(
+        self, batch: pa.RecordBatch, is_fetch: pa.Array, is_body: pa.Array
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the steps that ended among these events, if any did."""
+        rows = batch.append_column("is_fetch", is_fetch).filter(pc.or_(is_fetch, is_body))
+        steps = [
+            step
+            for row in rows.select([*self._COLUMNS, "is_fetch"]).to_pylist()
+            if row["begin_ns"] is not None and (step := self._step(row))
+        ]
+        if steps:
+            found = {name: pa.array([step[name] for step in steps]) for name in self._COLUMNS}
+            yield columns.batch(len(steps), {"kind": Kind.STEP, **found})
+
+    def _step(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        loop = row["pid"], row["tid"]
+        if row["is_fetch"]:
+            self._asked[loop] = row["begin_ns"]
+            return None
+        asked = self._asked.pop(loop, None)
+        if asked is None or row["duration_ns"] is None:
+            return None
+        end = row["begin_ns"] + row["duration_ns"]
+        return {**row, "begin_ns": asked, "duration_ns": end - asked}
+
+
+def _lines(piece: Piece, where: str, notes: Notes) -> list[_Line]:
+    """Decode a piece at once, or line by line where one of them is no event."""
+    text = piece.data.replace(b",\n", b"\n").strip(b" \t\r\n,[]")
+    try:
+        return _DECODER.decode_lines(text)
+    except _DAMAGE:
+        found = (
+            _line(line.strip(b" \t\r,[]"), f"{where}, line {number}", notes)
+            for number, line in enumerate(piece.data.split(b"\n"), piece.line)
+        )
+        return [line for line in found if line is not None]
+
+
+def _line(text: bytes, where: str, notes: Notes) -> _Line | None:
+    if not text:
+        return None
+    try:
+        return _DECODER.decode(text.decode(errors="replace"))
+    except _DAMAGE as error:
+        notes.problem(f"{where}: not an event ({error})")
+        return None
+
+
+def _places(lines: Sequence[_Line]) -> dict[str, pa.Array]:
+    return {
+        "begin_ns": columns.nanoseconds([line.ts for line in lines]),
+        "duration_ns": columns.not_negative(columns.nanoseconds([line.dur for line in lines])),
+        "pid": columns.integers([line.pid for line in lines]),
+        "tid": columns.integers([line.tid for line in lines]),
+    }
+
+
+def _bytes(args: Sequence[_Args], calls: Sequence[Call], which: pa.Array) -> pa.Array:
+    """Return what requests moved; a result below zero is an error, not a size."""
+    moved = columns.counts([one.ret for one in args])
+    if any(call.counts_items for call in calls):
+        size = pc.coalesce(columns.counts([one.size for one in args]), 1)
+        items = columns.not_negative(pc.multiply(moved, size))
+        moved = pc.if_else(_flags([call.counts_items for call in calls], which), items, moved)
+    is_request = _flags([call.kind is Kind.REQUEST for call in calls], which)
+    return pc.if_else(is_request, moved, None)
+
+
+def _flags(values: Sequence[bool], which: pa.Array) -> pa.Array:
+    return pa.array(values, pa.bool_()).take(which)
+
+
+def _total(line: _Line) -> tuple[_Line, int] | None:
+    """Return a record of several calls as one of their sum, and how many they were.
+
+    A value without a sum was the same in all of them. None: it counts no calls.
+    """
+    args = line.args or _NO_ARGS
+    if not isinstance(args.dft_cnt, int) or args.dft_cnt < 1:
+        return None
+    total = msgspec.structs.replace(args, ret=_sum(args.ret_sum, args.ret, args.dft_cnt))
+    duration = _sum(args.dur_sum, args.dur, args.dft_cnt)
+    return msgspec.structs.replace(line, dur=duration, args=total), args.dft_cnt
+
+
+def _sum(total: _Number, each: _Number, count: int) -> _Number:
+    if total is not None:
+        return total
+    return each * count if isinstance(each, int | float) else None
