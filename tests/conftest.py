@@ -20,6 +20,8 @@ from headrace.devhdfs.cluster import Cluster
 
 pytest.register_assert_rewrite("contract")
 
+os.environ["HEADRACE_TRACE"] = "off"  # nothing is recorded in the user's cache, by children neither
+
 _NUMBERS = itertools.count(1)
 
 

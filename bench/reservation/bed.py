@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import Any
 
 import msgspec
 import numpy as np
 from PIL import Image
 
 from bench.reservation.governor import PORT, GovernorPlan, read_decisions
+from bench.reservation.steps import Step, read_steps
 from bench.reservation.trainee import TraineePlan, pipeline_of
 from bench.reservation.twin import (
     DISK,
@@ -37,7 +37,6 @@ from headrace.policy.reservation.events import Action, SetQuota
 from headrace.sim.job import sample_sizes
 from headrace.sim.recording import Recording, Tape
 from headrace.storage.opening import open_storage
-from headrace.trace.reader import read_steps
 from headrace.wire.auth import TOKEN_VARIABLE, new_token
 from testbed import Testbed, faults
 from testbed.agent_process import AgentProcess
@@ -193,7 +192,7 @@ class ReservationBed:
     def start_job(self, name: str, *, asks_at_s: float | None = None) -> None:
         """Start a job's process; it goes on where the job was."""
         job, traces = self.twin.jobs[name], self._traces[name]
-        traces.append(self.trainer.directory / f"{name}-{len(traces)}.steps")
+        traces.append(self.trainer.directory / f"{name}-{len(traces)}.trace")
         plan = TraineePlan(
             url=str(self._folder(name)),
             title=name,
@@ -222,9 +221,9 @@ class ReservationBed:
         self.stop_job(restart.job)
         self.start_job(restart.job, asks_at_s=asks_at_s)
 
-    def steps(self, name: str) -> list[list[dict[str, Any]]]:
+    def steps(self, name: str) -> list[list[Step]]:
         """Return a job's steps so far, by start."""
-        return [read_steps(file).to_pylist() for file in self._traces[name] if file.exists()]
+        return [read_steps(folder) for folder in self._traces[name]]
 
     def _require_jobs(self) -> None:
         for name, process in self._jobs.items():
@@ -298,12 +297,12 @@ class ReservationBed:
         )
 
     def _row(
-        self, job: int, iteration: int, step: dict[str, Any]
+        self, job: int, iteration: int, step: Step
     ) -> tuple[int, float, float, bool, float, int, int, float, float]:
-        wait_s, begin_s = step["wait_s"], step["begin_s"] - self._began_s
-        computed_s = max(step["step_s"] - wait_s, 0.0)
+        wait_s, begin_s = step.wait_s, step.begin_s - self._began_s
+        computed_s = max(step.step_s - wait_s, 0.0)
         capacity = list(self.twin.jobs.values())[job].queue_batches
-        failed = wait_s > FAILED_S and step["queue_batches"] < capacity
+        failed = wait_s > FAILED_S and step.queue_batches < capacity
         return (
             job,
             begin_s + wait_s,
@@ -312,7 +311,7 @@ class ReservationBed:
             computed_s,
             iteration,
             0,
-            step["bytes_batch"],
+            step.batch_bytes,
             0.0,
         )
 

@@ -15,7 +15,7 @@ from epochs import digest, digests, epoch, loading
 import headrace
 from headrace import Loader, Pipeline, ops
 from headrace.client import maker
-from headrace.client.config import RUN_VARIABLES, LoaderConfig
+from headrace.client.config import LoaderConfig
 from headrace.client.prefetch import Prefetcher
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import (
@@ -25,9 +25,8 @@ from headrace.core.errors import (
     NotFoundError,
     StorageError,
 )
+from headrace.core.run import RUN_VARIABLES
 from headrace.storage.local import LocalStorage
-from headrace.trace.reader import read_steps
-from headrace.trace.recorder import StepRecorder
 
 
 def test_a_row_is_what_the_pipeline_makes_of_its_sample(dataset: Path, pipeline: Pipeline) -> None:
@@ -462,17 +461,6 @@ def test_a_loop_s_summary_counts_that_loop_only(dataset: Path) -> None:
         assert len(list(loader)) == loader.summary().steps == 4
 
 
-def test_steps_are_recorded_of_a_loop_left_early_by_a_loader_that_nobody_closes(
-    dataset: Path, tmp_path: Path
-) -> None:
-    loader = Loader(dataset, batch_size=6, trace=tmp_path / "steps.arrow")
-    for batch in loader:
-        if batch.step == 1:
-            break
-    del loader
-    assert read_steps(tmp_path / "steps.arrow").column("step").to_pylist() == [0, 1]
-
-
 def test_a_loader_that_nobody_closes_stops_when_it_is_forgotten(
     dataset: Path, pipeline: Pipeline
 ) -> None:
@@ -539,7 +527,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"on_corrupt": "substitue"}, "choose substitute or"),
         ({"tail": "keep"}, "choose drop or short or pad"),
         ({"order": "random"}, "choose shuffle or"),
-        ({"trace": 5}, "trace=5 must be a path"),
+        ({"trace": 5}, "trace=5 must be a folder"),
         ({"token": 5}, "token=5 must be text"),
         ({"run": 5}, "run=5 must be text or None"),
         ({"allocate": 5}, "allocate=5 must be a function"),
@@ -559,19 +547,6 @@ def test_what_is_no_dataset_is_refused_in_words(urls: Any) -> None:
 def test_a_mistyped_dataset_is_not_found(dataset: Path) -> None:
     with pytest.raises(NotFoundError, match="mixed"):
         Loader(str(dataset)[:-1] + "x", batch_size=2)
-
-
-def test_steps_are_recorded_when_asked_for(
-    dataset: Path, pipeline: Pipeline, tmp_path: Path
-) -> None:
-    trace = tmp_path / "steps.arrow"
-    with loading(dataset, pipeline=pipeline, trace=trace) as loader:
-        batches = list(loader)
-    steps = read_steps(trace)
-    assert steps.column("step").to_pylist() == [0, 1, 2, 3]
-    assert steps.column("samples_local").to_pylist() == [6, 6, 6, 6]
-    assert steps.column("bytes_batch").to_pylist() == [batch.nbytes for batch in batches]
-    assert min(steps.column("step_s").to_pylist()) > 0
 
 
 def test_statistics_and_explanation_have_something_to_say(
@@ -627,16 +602,3 @@ def test_batches_are_handed_out_for_good(dataset: Path, pipeline: Pipeline) -> N
             batch["image"][:] = 0
     assert digests(batches) == before
     assert threading.current_thread().is_alive()
-
-
-def test_a_trace_that_cannot_be_written_any_more_does_not_end_the_loop(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(*_: object) -> None:
-        raise StorageError("cannot write the trace: no space left on the device")
-
-    monkeypatch.setattr(StepRecorder, "record", full)
-    with loading(dataset, trace=tmp_path / "steps.arrow") as loader:
-        steps = len(list(loader))
-    assert steps == len(loader)
-    assert "no space left" in caplog.text

@@ -37,7 +37,7 @@ class Scripted:
             raise OSError(f"step {step} is broken")
         columns = {"x": np.zeros(NBYTES, np.uint8)}
         batch = Batch(columns, {}, step=step, epoch=0, size=NBYTES)
-        return Gathered(batch, Counts(), 0.0, NBYTES)
+        return Gathered(batch, Counts(), begin=0.0, seconds=0.0, peak_bytes=NBYTES)
 
     def close(self) -> None:
         self.closed = True

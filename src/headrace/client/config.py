@@ -14,6 +14,7 @@ from headrace.client.registry import FileRegistry, FixedRegistry, Registry, is_r
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
 from headrace.core.keys import key_hint
+from headrace.core.run import named_run
 from headrace.transform.pipeline import Pipeline
 from headrace.wire.endpoint import Endpoint
 
@@ -41,7 +42,7 @@ _KINDS: dict[str, Any] = {
     "run": str | None,
     "storage_tier": str | None,
     "ca_file": str | Path | None,
-    "trace": str | Path | None,
+    "trace": str | Path | bool,
     "allocate": Callable,
 }
 _KIND_NAMES = {
@@ -51,15 +52,9 @@ _KIND_NAMES = {
     "run": "text or None",
     "storage_tier": "a tier's name or None",
     "ca_file": "a path or None",
-    "trace": "a path or None",
+    "trace": "a folder, True or False",
     "allocate": "a function that returns memory",
 }
-
-RUN_VARIABLES = ("HEADRACE_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
-"""Environment variables that name a run, equal on all its ranks; the first that is set counts."""
-
-_NO_RUN = ("", "none")
-"""Values that name none: torchrun says ``none`` unless it is given ``--rdzv-id``."""
 
 LONGEST_NAME = 256
 """Letters of a tier's name, and of a job's title, that a controller takes."""
@@ -161,8 +156,9 @@ class LoaderConfig:
     timeout_s: float = 600.0
     """Longest wait for one batch, beside the time that the job's quota holds it back [s]."""
 
-    trace: str | Path | None = None
-    """File that one record per step is written to (Arrow IPC); None for none."""
+    trace: str | Path | bool = True
+    """Folder that events are recorded in; True is this run's, below ``HEADRACE_TRACE`` or the
+    user's cache, unless that variable says ``off``; False is none."""
 
     allocate: Allocate = plain
     """Gives the memory that batches lie in; any but the default is asked anew for each array."""
@@ -220,10 +216,7 @@ class LoaderConfig:
 
     def run_name(self) -> str:
         """Return what tells this run from others of the same job; empty: nothing does."""
-        if self.run is not None:
-            return self.run
-        said = (os.environ.get(name, "") for name in RUN_VARIABLES)
-        return next((name for name in said if name not in _NO_RUN), "")
+        return named_run(os.environ) if self.run is None else self.run
 
     def registry(self) -> Registry:
         """Return who knows where the agents listen and how to be let in."""

@@ -58,8 +58,20 @@ class Counts:
     reads: int = 0
     """Samples whose bytes were read for this: by agents, or here from storage."""
 
+    storage_reads: int = 0
+    """Of those, read here from storage."""
+
+    storage_read_s: float = 0.0
+    """How long these took, waiting for the quota included, summed [s]."""
+
+    fetches: int = 0
+    """Requests to agents that were answered."""
+
+    fetch_s: float = 0.0
+    """From the request to the end of the answer, summed [s]."""
+
     latency_s: float = 0.0
-    """How long those took, waiting included, summed [s]."""
+    """How long ``reads`` took, waiting included, summed [s]."""
 
     latency_s2: float = 0.0
     """The same squared, summed, for its spread [s²]."""
@@ -75,6 +87,9 @@ class Counts:
 
     throttled_s: float = 0.0
     """Time that reads waited for the job's quota, summed [s]."""
+
+    metadata_s: float = 0.0
+    """Time to find out which samples are needed and where they lie [s]."""
 
     read_s: float = 0.0
     """Time spent reading, summed over samples and hosts [s]."""

@@ -29,6 +29,7 @@ from headrace.client.member import Member
 from headrace.client.pace import Pace, Patience
 from headrace.client.shares import Share, shares_of
 from headrace.client.spotcheck import SpotChecks
+from headrace.client.stepdetail import Fetch, StepDetail, StepDetails
 from headrace.client.tail import Tail
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
@@ -77,6 +78,7 @@ class Workshop:
     checks: SpotChecks
     tail: Tail
     held: Held
+    details: StepDetails
     timeout_s: float
     """Longest time that one step may take, beside what the job's quota holds it back [s]."""
 
@@ -89,11 +91,17 @@ class Gathered:
 
     batch: Batch
     counts: Counts
+    begin: float
+    """When the first sample was asked for, monotonic [s]."""
+
     seconds: float
     """Time from the first request to the finished batch [s]."""
 
     peak_bytes: int
     """Memory held while it was put together [bytes]."""
+
+    is_detailed: bool = False
+    """Whether its requests were recorded one by one."""
 
 
 @dataclass(slots=True)
@@ -111,6 +119,11 @@ class _Call:
     asked_at: float
     answer: Answer | None = None
     frames: int = 0
+    nbytes: int = 0
+    """Received of samples [bytes]."""
+
+    queued_s: float = 0.0
+    """Longest that one of its samples waited in the agent [s]."""
 
 
 @dataclass(slots=True)
@@ -128,6 +141,7 @@ class _Work:
     lengths: Mapping[int, int]
     """Sample → its stored bytes."""
 
+    detail: StepDetail | None
     counts: Counts = field(default_factory=Counts)
     calls: list[_Call] = field(default_factory=list)
     local: dict[Visit, str] = field(default_factory=dict)
@@ -170,6 +184,7 @@ class Gatherer:
 
     def _begin(self, step: int) -> _Work:
         shop = self._shop
+        begin, begin_cpu = time.monotonic(), time.thread_time()
         shard = shop.job.schedule.shard(step, shop.rank, shop.world)
         seed = shop.job.spec.schedule.seed
         keys = [
@@ -182,22 +197,18 @@ class Gatherer:
             tail=shop.tail,
             targets=shop.targets,
         )
+        lengths = shop.job.lengths(shard.samples).tolist()
         now = time.monotonic()
-        wait_s = self._wait_s(step)
         return _Work(
             step=step,
             epoch=shard.epoch,
             assembly=assembly,
-            begin=now,
-            begin_cpu=time.thread_time(),
-            hedge_at=now + wait_s + shop.patience.grace_s,
-            lengths=dict(
-                zip(
-                    shard.samples.tolist(),
-                    shop.job.lengths(shard.samples).tolist(),
-                    strict=True,
-                )
-            ),
+            begin=begin,
+            begin_cpu=begin_cpu,
+            hedge_at=now + self._wait_s(step) + shop.patience.grace_s,
+            lengths=dict(zip(shard.samples.tolist(), lengths, strict=True)),
+            detail=shop.details.begin(step, shard.epoch, samples=len(keys)),
+            counts=Counts(metadata_s=now - begin),
         )
 
     def _wait_s(self, step: int) -> float:
@@ -317,6 +328,8 @@ class Gatherer:
         if key is None:
             raise ProtocolError(f"agent {call.share.member.name}: it sent {visit}, not asked for")
         call.frames += 1
+        call.nbytes += sum(buffer.nbytes for buffer in buffers)
+        call.queued_s = max(call.queued_s, header.queued_s)
         if visit in work.assembly.waiting:
             self._take_frame(work, call, key, header, buffers)
         return False
@@ -336,6 +349,8 @@ class Gatherer:
     ) -> None:
         link_s = _link_s(header, time.monotonic() - call.asked_at)
         _count_frame(work.counts, header, buffers, length=work.lengths[key.sample], link_s=link_s)
+        if work.detail is not None:
+            work.detail.made(key.sample, _made_s(header), call.share.member.name)
         maker = self._shop.maker
         match header.kind:
             case "tensor":
@@ -363,8 +378,23 @@ class Gatherer:
 
     def _end_call(self, work: _Work, call: _Call) -> None:
         work.calls.remove(call)
+        self._count_call(work, call)
         for key in call.visits.values():
             self._make_here(work, key, "hedged")
+
+    def _count_call(self, work: _Work, call: _Call) -> None:
+        work.counts.fetches += 1
+        work.counts.fetch_s += time.monotonic() - call.asked_at
+        if work.detail is not None:
+            work.detail.fetched(
+                Fetch(
+                    call.share.member,
+                    call.asked_at,
+                    samples=len(call.share.keys),
+                    nbytes=call.nbytes,
+                    queued_s=call.queued_s,
+                )
+            )
 
     def _lose(self, work: _Work, call: _Call, error: HeadraceError) -> None:
         """Go on without an agent that failed; a refused token is the caller's to mend.
@@ -410,6 +440,8 @@ class Gatherer:
         work.counts.cpu_s += delivery.cpu_s
         if isinstance(delivery.outcome, BaseException):
             raise delivery.outcome
+        if work.detail is not None:
+            _detail(work.detail, delivery, delivery.outcome)
         self._settle(work, visit, delivery.key, delivery.outcome)
 
     def _settle(self, work: _Work, visit: Visit, key: SampleKey, made: Made) -> None:
@@ -420,6 +452,8 @@ class Gatherer:
         counts.storage_bytes += made.storage_bytes
         if made.storage_bytes:
             counts.took(made.throttled_s + made.read_s)
+            counts.storage_reads += 1
+            counts.storage_read_s += made.throttled_s + made.read_s
         counts.local += work.local[visit] == "local"
         counts.hedged += work.local[visit] == "hedged"
         if made.reason:
@@ -455,8 +489,16 @@ class Gatherer:
             replaced=tuple(sorted(work.replaced, key=lambda item: item.sample)),
         )
         work.counts.cpu_s += time.thread_time() - work.begin_cpu
-        seconds = time.monotonic() - work.begin
-        return Gathered(batch, work.counts, seconds, held + batch.nbytes)
+        if work.detail is not None:
+            work.detail.end()
+        return Gathered(
+            batch,
+            work.counts,
+            begin=work.begin,
+            seconds=time.monotonic() - work.begin,
+            peak_bytes=held + batch.nbytes,
+            is_detailed=work.detail is not None,
+        )
 
     def _overdue(self, work: _Work) -> str:
         names = ", ".join(str(sample) for sample, _ in list(work.assembly.waiting)[:5])
@@ -465,6 +507,18 @@ class Gatherer:
             f"{self._shop.timeout_s:g} s (samples {names} …); is the storage hanging? "
             "timeout_s sets the limit"
         )
+
+
+def _made_s(header: FrameHeader) -> float:
+    """Return how long an agent took to make a sample, its wait for the quota included [s]."""
+    return header.throttled_s + header.read_s + header.transform_s
+
+
+def _detail(detail: StepDetail, delivery: Delivery, made: Made) -> None:
+    sample = delivery.key.sample
+    if made.storage_bytes:
+        detail.read(sample, delivery.begin, made)
+    detail.made(sample, made.throttled_s + made.read_s + made.transform_s)
 
 
 def _link_s(header: FrameHeader, came_after_s: float) -> float:
@@ -508,10 +562,10 @@ class _Task:
         self._inbox = inbox
 
     def __call__(self) -> None:
-        begin = time.thread_time()
+        begin, begin_cpu = time.monotonic(), time.thread_time()
         try:
             outcome: Made | BaseException = self._make()
         except BaseException as error:  # noqa: BLE001 - it is raised where the step is gathered
             outcome = error
-        cpu_s = time.thread_time() - begin
-        self._inbox.put(Delivery(self._step, self._key, outcome, cpu_s))
+        cpu_s = time.thread_time() - begin_cpu
+        self._inbox.put(Delivery(self._step, self._key, outcome, begin, cpu_s))

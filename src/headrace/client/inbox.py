@@ -19,6 +19,9 @@ class Delivery:
     step: int
     key: SampleKey
     outcome: Made | BaseException
+    begin: float
+    """When the task began, monotonic [s]."""
+
     cpu_s: float
     """CPU that the task took [s]."""
 

@@ -21,6 +21,8 @@ from headrace.core.errors import CallerError
 from headrace.core.job import JobSpec
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import profiles_of
+from headrace.trace.recording import open_recording
+from headrace.trace.segments import Origin
 from headrace.transform.explain import KindExplanation, explain
 from headrace.transform.ops.user import UserOp
 
@@ -67,12 +69,12 @@ class Loader:
             AuthError: an agent refuses the token.
             RefusedError: an agent refuses the job, and says why.
             AgentUnavailableError: ``require_agents`` is set and one does not answer.
+            StorageError: the folder that ``trace`` names cannot be written.
         """
         self.config: LoaderConfig = config_of(options)
         self.job = _open(urls, self.config)
         self._pid = os.getpid()
-        self._machinery = Machinery(self.job, self.config)
-        self._log = StepLog(self.config, self.job.spec.id)
+        self._machinery, self._log = _machinery(self.job, self.config)
         self._finalizer = weakref.finalize(self, _close, self._machinery, self._log, self.job)
         self._position = Position(self.job)
         self._tally = EpochTally(0)
@@ -167,14 +169,14 @@ class Loader:
                 yield self._next()
         finally:  # also where the loop is left early
             if number == self._pass:
-                self._log.ended()
+                self._log.ended(time.monotonic())
                 self._handed_at = None
 
     def _next(self) -> Batch:
         self._require_open()
         step, asked = self._position.step, time.monotonic()
         worked_s = asked - self._handed_at if self._handed_at is not None else None
-        self._log.asked(self._machinery)
+        self._log.asked(asked, self._machinery)
         gathered = self._machinery.take(step)
         self._handed_at = time.monotonic()
         batch, wait_s = gathered.batch, self._handed_at - asked
@@ -194,11 +196,24 @@ class Loader:
             raise CallerError("the loader is closed; make a new one and load its state_dict")
 
 
-def _close(machinery: Machinery, log: StepLog, job: OpenJob) -> None:
+def _machinery(job: OpenJob, config: LoaderConfig) -> tuple[Machinery, StepLog]:
+    """Return what works for a job, and what records its steps."""
+    name, rank = job.spec.id, config.rank
+    recording = open_recording(config.trace, Origin(role="trainer", job=name, rank=rank))
+    log = StepLog(recording, name, rank=rank)
     try:
+        return Machinery(job, config, recording), log
+    except BaseException:
         log.close()
-    finally:
+        raise
+
+
+def _close(machinery: Machinery, log: StepLog, job: OpenJob) -> None:
+    log.ended(time.monotonic())
+    try:
         machinery.close()
+    finally:
+        log.close()
         job.close()
 
 

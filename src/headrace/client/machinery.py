@@ -21,9 +21,11 @@ from headrace.client.remote import RawFetch
 from headrace.client.reporting.reporter import JobShape, Reporter
 from headrace.client.reporting.standing import ControlStatistics
 from headrace.client.spotcheck import CheckStatistics, SpotChecks
+from headrace.client.stepdetail import StepDetails
 from headrace.client.tail import Tail
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import fields_of, profiles_of
+from headrace.trace.recording import Recording
 from headrace.transform.fingerprint import fingerprint
 from headrace.transform.ops.user import UserOp
 from headrace.transform.split import SplitPlan, plan_split
@@ -53,7 +55,7 @@ class MachineryStatistics:
 class Machinery:
     """The threads of one loader. ``take`` is for one thread; ``close`` may be called by any."""
 
-    def __init__(self, job: OpenJob, config: LoaderConfig) -> None:
+    def __init__(self, job: OpenJob, config: LoaderConfig, recording: Recording | None) -> None:
         self._job = job
         self._config = config
         self.pace = Pace(0)
@@ -84,6 +86,7 @@ class Machinery:
         )
         memory = memory_for_batches(config.allocate, keep_bytes=config.prefetch_bytes // 4)
         self._tail = Tail(job.program, memory)
+        self._details = StepDetails(recording, job, rank=config.rank)
         self._prefetcher: Prefetcher | None = None
         self._expected = -1
         self._ready_steps = 0
@@ -192,6 +195,7 @@ class Machinery:
             checks=self._checks,
             tail=self._tail,
             held=self._held,
+            details=self._details,
             timeout_s=config.timeout_s,
             closed=prefetcher.stopped,
         )

@@ -1,102 +1,105 @@
-"""Writes one record per step of the training loop, where the loader was asked to."""
+"""Records the steps of the training loop."""
 
 from __future__ import annotations
 
-import logging
-import time
 from dataclasses import dataclass
 
-import msgspec
-
-from headrace.client.config import LoaderConfig
 from headrace.client.gather import Gathered
 from headrace.client.machinery import Machinery
-from headrace.core.errors import StorageError
-from headrace.trace.recorder import StepRecorder
-from headrace.trace.steps import StepRecord
-
-logger = logging.getLogger("headrace.client")
+from headrace.client.steprows import PHASES, StepRow, StepRows
+from headrace.trace.recording import Recording, begin_steps, phase_now, wall_ns
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
     at: float
-    since_1970_s: float
+    """Monotonic [s]."""
+
     ready_steps: int
     ready_bytes: int
 
 
 class StepLog:
-    """Turns the moments of a loop into records. For the training thread."""
+    """Turns the moments of a loop into events. For the training thread."""
 
-    def __init__(self, config: LoaderConfig, job: str) -> None:
-        self._rank = config.rank
-        self._job = job
-        self._recorder = None if config.trace is None else StepRecorder(config.trace)
+    def __init__(self, recording: Recording | None, job: str, *, rank: int) -> None:
+        self._recording = recording
+        self._rows = StepRows(job, rank)
         self._asked: _Asked | None = None
-        self._unfinished: StepRecord | None = None
+        self._unfinished: StepRow | None = None
 
-    def asked(self, machinery: Machinery) -> None:
-        """Note that the loop asks for a batch; the step before it has ended with that."""
-        if self._recorder is None:
+    def asked(self, now: float, machinery: Machinery) -> None:
+        """Note that the loop asks for a batch; the step before it has ended with that.
+
+        Args:
+            now: Monotonic time [s].
+            machinery: Tells what lies ready.
+        """
+        if self._recording is None:
             return
-        self.ended()
+        self.ended(now)
         ahead = machinery.statistics().prefetch
-        self._asked = _Asked(time.monotonic(), time.time(), ahead.ready_steps, ahead.ready_bytes)
+        self._asked = _Asked(now, ahead.ready_steps, ahead.ready_bytes)
 
     def handed(self, gathered: Gathered, wait_s: float) -> None:
         """Note that the loop got its batch."""
         if self._asked is not None:
-            self._unfinished = self._record(self._asked, gathered, wait_s)
+            begin_steps()
+            self._unfinished = _row(self._asked, gathered, wait_s)
 
-    def ended(self) -> None:
-        """Write the step that the loop works on: it asks for the next, or its epoch is over."""
-        if self._recorder is None or self._asked is None or self._unfinished is None:
+    def ended(self, now: float) -> None:
+        """Record the step that the loop works on: it asks for the next, or its epoch is over."""
+        if self._recording is None or self._asked is None or self._unfinished is None:
             return
-        step_s = time.monotonic() - self._asked.at
-        try:
-            self._recorder.record(msgspec.structs.replace(self._unfinished, step_s=step_s))
-        except StorageError as error:  # a full disk under a trace must not end a training job
-            logger.warning("%s; steps are recorded no longer, the loop goes on", error)
-            self._recorder = None
+        duration = _ns(now - self._asked.at)
+        self._recording.record_row(self._rows, self._unfinished._replace(duration=duration))
         self._unfinished = None
 
     def close(self) -> None:
-        """Write the last step and end the file."""
-        self.ended()
-        recorder, self._recorder = self._recorder, None
-        if recorder is None:
-            return
-        try:
-            recorder.close()
-        except StorageError as error:
-            logger.warning("%s; the last steps are not in the trace", error)
+        """Let what was recorded be written."""
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.leave()
 
-    def _record(self, asked: _Asked, gathered: Gathered, wait_s: float) -> StepRecord:
-        counts, batch = gathered.counts, gathered.batch
-        made_s = counts.read_s + counts.transform_s
-        return StepRecord(
-            job=self._job,
-            rank=self._rank,
-            step=batch.step,
-            epoch=batch.epoch,
-            begin_s=asked.since_1970_s,
-            step_s=0.0,
-            wait_s=wait_s,
-            load_s=gathered.seconds,
-            read_s=counts.read_s,
-            transform_s=counts.transform_s,
-            overhead_s=max(gathered.seconds - made_s, 0.0),
-            trainer_cpu_s=counts.cpu_s,
-            bytes_wire=counts.wire_bytes,
-            bytes_storage=counts.storage_bytes,
-            bytes_batch=batch.nbytes,
-            samples=batch.size,
-            samples_tensor=counts.tensor,
-            samples_raw=counts.raw.total(),
-            samples_hedged=counts.hedged,
-            samples_local=counts.local,
-            samples_substituted=counts.substituted,
-            queue_batches=asked.ready_steps,
-            queue_bytes=asked.ready_bytes,
-        )
+
+def _row(asked: _Asked, gathered: Gathered, wait_s: float) -> StepRow:
+    counts, batch = gathered.counts, gathered.batch
+    parts_s = counts.metadata_s + counts.read_s + counts.transform_s
+    return StepRow(
+        step=batch.step,
+        epoch=batch.epoch,
+        phase=PHASES.index(phase_now()),
+        begin=wall_ns(asked.at),
+        duration=0,
+        wait=_ns(wait_s),
+        load_begin=wall_ns(gathered.begin),
+        load=_ns(gathered.seconds),
+        metadata=_ns(counts.metadata_s),
+        retrieval=_ns(counts.read_s),
+        transformation=_ns(counts.transform_s),
+        overhead=_ns(max(gathered.seconds - parts_s, 0.0)),
+        cpu=_ns(counts.cpu_s),
+        nbytes=batch.nbytes,
+        is_detailed=gathered.is_detailed,
+        reads=counts.storage_reads,
+        read=_ns(counts.storage_read_s),
+        fetches=counts.fetches,
+        fetch=_ns(counts.fetch_s),
+        samples=batch.size,
+        samples_tensor=counts.tensor,
+        samples_raw=counts.raw.total(),
+        samples_hedged=counts.hedged,
+        samples_local=counts.local,
+        samples_substituted=counts.substituted,
+        samples_dropped=counts.dropped,
+        queue_batches=asked.ready_steps,
+        queue_bytes=asked.ready_bytes,
+        bytes_wire=counts.wire_bytes,
+        bytes_storage=counts.storage_bytes,
+        queued_ns=_ns(counts.queued_s),
+        throttled_ns=_ns(counts.throttled_s),
+    )
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * 1e9)

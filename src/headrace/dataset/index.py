@@ -134,6 +134,14 @@ class Index:
         """
         return self._rows.location(self._checked(sample))
 
+    def start(self, sample: int) -> tuple[str, int]:
+        """Return the file of a sample and where it starts there, without reading its whole row.
+
+        Raises:
+            IndexError: there is no such sample.
+        """
+        return self._rows.start(self._checked(sample))
+
     def files(self) -> Iterator[FileInfo]:
         """Yield each file that has samples or problems, as it was when it was indexed."""
         stamps = self._table.select(["file", "file_size", "file_version"])
@@ -259,6 +267,9 @@ class _RowAccess:
             duration_s=self._optional_number("duration_s", row),
             frames=self._optional_number("frames", row),
         )
+
+    def start(self, row: int) -> tuple[str, int]:
+        return self._name("file", row), self._number("offset", row)
 
     def _name(self, column: str, row: int) -> str:
         codes, names = self._names[column]

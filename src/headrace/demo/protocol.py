@@ -50,8 +50,8 @@ class SegmentPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     agents: tuple[str, ...] = ()
     token: str | None = None
-    trace: str | None = None
-    """File for one record per step."""
+    trace: str | bool = True
+    """Folder that the loader records in; True is that of its run."""
 
     model: bool = False
     """Train a small torch model in each step."""

@@ -81,6 +81,16 @@ class OpenJob:
         source, local = self._split(sample)
         return self.sources[source].index.kind(local)
 
+    def start(self, sample: int) -> tuple[str, int]:
+        """Return the URL of a sample's file and where it starts there [bytes].
+
+        Raises:
+            IndexError: there is no such sample.
+        """
+        source, local = self._split(sample)
+        file, offset = self.sources[source].index.start(local)
+        return f"{self.spec.sources[source].url.rstrip('/')}/{file}", offset
+
     def costs(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the estimated CPU to decode each of some global sample ids [s], ``[N]``."""
         return self._looked_up(samples, lambda index: index.costs)

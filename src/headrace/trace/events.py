@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 SCHEMA_VERSION = "1"
@@ -136,7 +138,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 COLUMNS: tuple[str, ...] = Event.__struct_fields__
 
-_ARROW = {
+_ARROW: dict[object, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
     bool: pa.bool_(),
@@ -165,6 +167,39 @@ def batch_of(events: Iterable[Event]) -> pa.RecordBatch:
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def batch_of_columns(events: int, columns: Mapping[str, object]) -> pa.RecordBatch:
+    """Return events as a batch of the schema, made of whole columns; the others are null.
+
+    Args:
+        events: How many.
+        columns: By name, an array of all events' values, or one value for all of them.
+    """
+    schema = arrow_schema()
+    arrays = [_column(columns.get(field.name), field.type, events) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def counts_column(names: Sequence[str], values: npt.NDArray[np.int64]) -> pa.MapArray:
+    """Return a column ``counts`` that has the same names for all events.
+
+    Args:
+        names: Of the numbers.
+        values: int64 [events, names].
+    """
+    events, width = values.shape
+    keys = pa.array(names).take(pa.array(np.tile(np.arange(width), events)))
+    offsets = np.arange(0, (events + 1) * width, width, dtype=np.int32)
+    return pa.MapArray.from_arrays(offsets, keys, pa.array(values.reshape(-1)))
+
+
+def _column(value: object, kind: pa.DataType, events: int) -> pa.Array:
+    if isinstance(value, pa.Array):
+        return value
+    if isinstance(value, np.ndarray):
+        return pa.array(value, kind)
+    return pa.repeat(pa.scalar(value, kind), events)
 
 
 def _without_none(hint: object) -> object:

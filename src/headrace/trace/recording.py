@@ -1,0 +1,152 @@
+"""What this process records of itself: one recorder for all that works in it, and its phase.
+
+A process has one trace, in the folder of its run, that its loaders, checkpoint readers and
+writers record into. It is opened by the first of them and closed with the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.core.errors import ConfigError, StorageError
+from headrace.trace.events import Event, Phase
+from headrace.trace.home import run_folder, tidy, trace_home
+from headrace.trace.segments import Origin
+from headrace.trace.store import EventRecorder, Rows
+
+logger = logging.getLogger("headrace.trace")
+
+PHASE_VARIABLE = "HEADRACE_PHASE"
+"""Environment variable that says what a process is at; a companion evaluation sets it."""
+
+
+class Recording:
+    """A recorder, and what this process is at. Thread-safe; never raises once it is open."""
+
+    def __init__(self, recorder: EventRecorder, *, is_shared: bool) -> None:
+        self._recorder = recorder
+        self._is_shared = is_shared
+        self._job: str | None = None
+
+    def begin_job(self, job: str) -> None:
+        """Take note of whose process this is, unless another job began before."""
+        self._job = self._job or job
+
+    def record(self, event: Event) -> None:
+        """Record an event, of this process's job and phase where it says no other."""
+        job, phase = event.job or self._job, event.phase or _process.phase()
+        self._recorder.record(msgspec.structs.replace(event, job=job, phase=phase))
+
+    def record_row(self, rows: Rows, row: tuple[Any, ...]) -> None:
+        """Record what ``rows`` makes of this row and others when they are written."""
+        self._recorder.record_row(rows, row)
+
+    def leave(self) -> None:
+        """Write what was recorded; what others record into as well stays open."""
+        if self._is_shared:
+            self._recorder.flush()
+        else:
+            self._recorder.close()
+
+
+def open_recording(trace: str | Path | bool, origin: Origin) -> Recording | None:
+    """Return what to record into; None: nothing is to be recorded.
+
+    Args:
+        trace: A folder; True for this run's, as far as the environment allows; False for none.
+        origin: Of the events.
+
+    Raises:
+        ConfigError: the environment names a phase that there is not.
+        StorageError: the folder that was named cannot be written. This run's own is done
+            without, with one warning.
+    """
+    _process.phase()
+    if isinstance(trace, bool):
+        return _process.recording(origin) if trace else None
+    return Recording(EventRecorder(Path(trace), origin), is_shared=False)
+
+
+def begin_steps() -> None:
+    """Take note that this process's training loop has begun."""
+    _process.has_stepped = True
+
+
+def phase_now() -> Phase:
+    """Return what this process is at."""
+    return _process.phase()
+
+
+def wall_ns(monotonic_s: float) -> int:
+    """Return a moment of ``time.monotonic()`` in nanoseconds since 1970, UTC."""
+    return time.time_ns() - int((time.monotonic() - monotonic_s) * 1e9)
+
+
+def launched_rank(environment: Mapping[str, str] = os.environ) -> int | None:
+    """Return this process's rank as its launcher says; None: it says none."""
+    said = environment.get("RANK", "")
+    return int(said) if said.isdecimal() else None
+
+
+class _Process:
+    """What all that works in one process shares."""
+
+    def __init__(self) -> None:
+        self.has_stepped = False
+        self._lock = threading.Lock()
+        self._recording: Recording | None = None
+        self._has_failed = False
+
+    @cached_property
+    def _said_phase(self) -> Phase | None:
+        said = os.environ.get(PHASE_VARIABLE)
+        try:
+            return Phase(said) if said else None
+        except ValueError:
+            raise ConfigError(
+                f"{PHASE_VARIABLE}={said!r} is no phase of a job; set it to "
+                f"{', '.join(Phase)}, or not at all"
+            ) from None
+
+    def phase(self) -> Phase:
+        """Return what the process is at.
+
+        Raises:
+            ConfigError: the environment says a phase that there is not.
+        """
+        if self._said_phase is not None:
+            return self._said_phase
+        return Phase.ITERATION if self.has_stepped else Phase.INITIALISATION
+
+    def recording(self, origin: Origin) -> Recording | None:
+        """Return the recording of this run; None: it is turned off, or cannot be written."""
+        if self._recording is None and not self._has_failed:
+            with self._lock:
+                self._recording = self._recording or self._opened(origin)
+        return self._recording
+
+    def _opened(self, origin: Origin) -> Recording | None:
+        home = trace_home()
+        if home is None:
+            return None
+        try:
+            recorder = EventRecorder(home / run_folder(), origin)
+            if os.environ.get("LOCAL_RANK", "0") == "0":
+                tidy(home)
+        except (StorageError, OSError) as error:
+            self._has_failed = True
+            logger.warning("%s; this run is not recorded", error)
+            return None
+        return Recording(recorder, is_shared=True)
+
+
+_process = _Process()
