@@ -29,6 +29,7 @@ VERBS = {
     "replicate": ("headrace.cli.replicate", "Copy checkpoints to another root as they are saved."),
     "signal": ("headrace.cli.signal", "Make a checkpoint urgent."),
     "simulate": ("headrace.cli.simulate", "Compare policies on a simulated estate."),
+    "trace": ("headrace.cli.trace", "Record a program, and work on traces."),
     "top": ("headrace.cli.top", "Watch an estate's jobs, their health and their bandwidth."),
 }
 

@@ -1,0 +1,56 @@
+"""``headrace trace run``: records a program that knows nothing of headrace."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from headrace.tracing.run import Traced, default_job, run_traced
+
+
+@click.command(
+    "run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the trace.  [default: traces/JOB-TIME]",
+)
+@click.option("--job", help="The job's name.  [default: of the run, else of the script]")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(*, out: Path | None, job: str | None, command: tuple[str, ...]) -> int:
+    """Run a program and record what its Python processes load, read, save and wait for.
+
+    The program is not changed and needs no headrace. Its streams, its exit code and the signals
+    that are sent to it are its own.
+
+    \b
+    Examples:
+      headrace trace run -- python train.py --epochs 2
+      headrace trace run -o traces/run7 -- torchrun --nproc-per-node 8 train.py
+    """  # noqa: D301 - click reads the lone \b
+    job = job or default_job(command)
+    started = datetime.now(UTC)
+    folder = out or Path("traces", f"{job}-{started:%Y%m%dT%H%M%S}")
+    traced = run_traced(command, folder, job=job)
+    click.echo(_said(traced, folder), err=True)
+    return traced.exit_code
+
+
+def _said(traced: Traced, folder: Path) -> str:
+    collected = traced.collected
+    if not collected.events:
+        return (
+            f"headrace: nothing was recorded in {folder}: no Python process of the program loaded, "
+            "read or saved anything that is watched; python -I, -E and -S, and programs that clear "
+            "PYTHONPATH, leave the recorder out"
+        )
+    lost = f", {collected.lost:,} were lost" if collected.lost else ""
+    return (
+        f"headrace: {collected.events:,} events of {collected.processes:,} processes are in "
+        f"{folder}{lost}; analyse them: headrace analyze {shlex.quote(str(folder))}"
+    )

@@ -1,0 +1,233 @@
+"""Watches files that the program opens with ``open``, and what it reads and writes through them.
+
+``open`` gives the objects that it always gives; only the raw file at their bottom is one that
+times its reads and writes, of which a buffered file makes one for each time that its buffer is
+empty or full. Quick operations that follow one another in a file become one event.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .tracer import Tracer, Watcher
+
+JOINED_NS = 100_000_000
+"""An event of several operations spans no more [ns]."""
+
+QUICK_NS = 1_000_000
+"""An operation that takes longer is an event of its own [ns]."""
+
+_NO_DATA = ("/proc/", "/sys/", "/dev/")
+_CODE_FOLDERS = ("/site-packages/", "/dist-packages/")
+_CODE_SUFFIXES = (".py", ".pyc", ".pth", ".pyi")
+_LARGEST_BUFFER = 8 << 20
+_BUFFERS_GREW = (3, 14)
+_MODES = {"r": "r", "w": "w", "x": "x", "a": "a"}
+
+
+def watch_open(tracer: Tracer) -> None:
+    """Put a watched ``open`` in the place of the real one."""
+    watched = _Open(io.open, tracer)
+    builtins.open = watched
+    io.open = watched
+
+
+class _Open:
+    """Stands for ``open``. No function, which would become a method where a class holds it."""
+
+    def __init__(self, real: Callable[..., Any], tracer: Tracer) -> None:
+        functools.update_wrapper(self, real)
+        self._real = real
+        self._tracer = tracer
+        self._watcher = Watcher("files")
+
+    def __call__(  # noqa: PLR0917 - as the real one
+        self,
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        closefd: bool = True,
+        opener: Any = None,
+    ) -> Any:
+        if not _is_watched(file, mode, buffering, encoding):
+            return self._real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        began = time.perf_counter_ns()
+        raw = _WatchedFile(file, mode[0], closefd, opener)
+        try:
+            self._watcher.try_to(raw.begin, self._tracer, self._watcher, began)
+            buffered = _buffered(raw, mode, buffering)
+            if "b" in mode:
+                return buffered
+            text = io.TextIOWrapper(buffered, encoding, errors, newline)
+            text.mode = mode  # type: ignore[misc]
+        except BaseException:
+            raw.close()
+            raise
+        return text
+
+
+class _WatchedFile(io.FileIO):
+    """A file that times its reads and writes, once it has begun."""
+
+    _run: _Run | None = None
+    _at: int | None = None
+    """Where in the file the next operation is [bytes]; None: the file has no places."""
+
+    def begin(self, tracer: Tracer, watcher: Watcher, began: int) -> None:
+        """Record that it was opened, and begin to time it if it holds data."""
+        took = time.perf_counter_ns() - began
+        if not stat.S_ISREG(os.fstat(self.fileno()).st_mode):
+            return
+        file = os.path.abspath(os.fsdecode(self.name))  # noqa: PTH100 - no objects: it is hot
+        tally = tracer.tallies.current
+        if tally is None:
+            tracer.record("metadata", began, took, name="open", file=file)
+        else:
+            tally.opened(file, took)
+        self._at = self.tell()
+        self._run = _Run(tracer, watcher, file)
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._run is None:
+            return super().readinto(buffer)
+        began = time.perf_counter_ns()
+        nbytes = super().readinto(buffer)
+        self._note(began, nbytes, is_write=False)
+        return nbytes
+
+    def read(self, size: int | None = -1) -> Any:
+        if self._run is None:
+            return super().read(size)
+        began = time.perf_counter_ns()
+        data = super().read(size)
+        self._note(began, len(data or b""), is_write=False)
+        return data
+
+    def readall(self) -> Any:
+        if self._run is None:
+            return super().readall()
+        began = time.perf_counter_ns()
+        data = super().readall()
+        self._note(began, len(data or b""), is_write=False)
+        return data
+
+    def write(self, data: Any) -> Any:
+        if self._run is None:
+            return super().write(data)
+        began = time.perf_counter_ns()
+        nbytes = super().write(data)
+        self._note(began, nbytes, is_write=True)
+        return nbytes
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = super().seek(offset, whence)
+        return self._at
+
+    def close(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.end()
+        super().close()
+
+    def _note(self, began: int, nbytes: int | None, *, is_write: bool) -> None:
+        took = time.perf_counter_ns() - began
+        if nbytes and self._run is not None:
+            self._run.add(began, took, self._at, nbytes, is_write)
+            if self._at is not None:
+                self._at += nbytes
+
+
+class _Run:
+    """Operations of one direction that follow one another in a file."""
+
+    __slots__ = ("_began", "_bytes", "_count", "_file", "_is_write", "_offset", "_took",
+                 "_tracer", "_watcher")  # fmt: skip
+
+    def __init__(self, tracer: Tracer, watcher: Watcher, file: str) -> None:
+        self._tracer = tracer
+        self._watcher = watcher
+        self._file = file
+        self._count = self._bytes = self._began = self._took = 0
+        self._offset: int | None = None
+        self._is_write = False
+
+    def add(self, began: int, took: int, offset: int | None, nbytes: int, is_write: bool) -> None:
+        """Add an operation."""
+        tally = self._tracer.tallies.current
+        if tally is not None and not is_write:
+            tally.read(self._file, took, nbytes)
+        if self._count and not self._is_followed_by(began, took, offset, is_write):
+            self.end()
+        if not self._count:
+            self._began, self._offset, self._is_write = began, offset, is_write
+        self._count += 1
+        self._bytes += nbytes
+        self._took += took
+
+    def end(self) -> None:
+        """Record what was added."""
+        if self._count:
+            self._watcher.try_to(self._record)
+            self._count = self._bytes = self._took = 0
+
+    def _is_followed_by(self, began: int, took: int, offset: int | None, is_write: bool) -> bool:
+        return (
+            took < QUICK_NS
+            and self._took < QUICK_NS * self._count
+            and began - self._began < JOINED_NS
+            and is_write == self._is_write
+            and self._offset is not None
+            and offset == self._offset + self._bytes
+        )
+
+    def _record(self) -> None:
+        self._tracer.record(
+            "request",
+            self._began,
+            self._took,
+            name="write" if self._is_write else "read",
+            file=self._file,
+            offset=self._offset,
+            bytes=self._bytes,
+            is_write=self._is_write,
+            count=self._count if self._count > 1 else None,
+        )
+
+
+def _is_watched(file: Any, mode: Any, buffering: Any, encoding: Any) -> bool:
+    """Tell whether a call opens data by name, in a way that is watched."""
+    if not isinstance(mode, str) or mode.rstrip("bt") not in _MODES or len(mode) > 2:
+        return False
+    if buffering != -1 and (buffering <= 1 or "b" not in mode):
+        return False
+    if encoding is None and "b" not in mode and sys.flags.warn_default_encoding:
+        return False
+    try:
+        path = os.fsdecode(file)
+    except TypeError:
+        return False
+    return not (
+        path.startswith(_NO_DATA)
+        or path.endswith(_CODE_SUFFIXES)
+        or any(folder in path for folder in _CODE_FOLDERS)
+    )
+
+
+def _buffered(raw: _WatchedFile, mode: str, buffering: int) -> Any:
+    if buffering == -1:
+        buffering = raw._blksize  # type: ignore[attr-defined]
+        if sys.version_info >= _BUFFERS_GREW:
+            buffering = max(min(buffering, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
+    kind = io.BufferedReader if mode[0] == "r" else io.BufferedWriter
+    return kind(raw, buffering)

@@ -1,0 +1,93 @@
+"""The file that a traced process appends records to, and from which its launcher takes them.
+
+Each record is written at once: what a killed process recorded is in the file. A record is its
+length and a dictionary, of ``marshal``, which is the standard library's fastest and read only by
+the launcher, from a folder that no other user can write to. Each file begins with a record of the
+process; names are ``PID-NUMBER.spool``.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Any
+
+SPOOL_VARIABLE = "HEADRACE_TRACE_SPOOL"
+"""Environment variable that names the folder, to every process below the launcher."""
+
+SUFFIX = ".spool"
+LENGTH = struct.Struct("<I")
+MARSHAL_VERSION = 2
+"""Which every Python reads."""
+
+FILE_BYTES = 1 << 20
+"""At this size a file is left for the next [bytes]."""
+
+MOST_WAITING = 32
+"""Files that the launcher has not yet taken; what comes beyond is lost, and counted."""
+
+
+class Spool:
+    """Writes the records of one process. Thread-safe; a fork begins files of its own.
+
+    Args:
+        folder: The launcher's; when it is gone, so is the launcher, and records are dropped.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        self._number = self._nbytes = self._lost = 0
+        os.register_at_fork(after_in_child=self._begin_anew)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Append a record.
+
+        Raises:
+            OSError: it cannot be written, for want of space for instance.
+        """
+        with self._lock:
+            file = self._open() if self._file is None else self._file
+            if file is None:
+                self._lost += 1
+                return
+            self._append(file, record)
+            if self._nbytes >= FILE_BYTES:
+                os.close(file)
+                self._file, self._nbytes = None, 0
+
+    def _append(self, file: int, record: dict[str, Any]) -> None:
+        body = marshal.dumps(record, MARSHAL_VERSION)
+        message = LENGTH.pack(len(body)) + body
+        written = os.write(file, message)
+        self._nbytes += written
+        if written < len(message):
+            raise OSError(f"{self._folder} has no more space")
+
+    def _open(self) -> int | None:
+        """Begin the next file; None: the launcher is too far behind, or gone."""
+        oldest = self._folder / f"{os.getpid()}-{self._number - MOST_WAITING}{SUFFIX}"
+        path = self._folder / f"{os.getpid()}-{self._number}{SUFFIX}"
+        if oldest.exists():
+            return None
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return None
+        self._file = file
+        self._number += 1
+        self._append(file, {"pid": os.getpid(), "lost": self._lost})
+        self._lost = 0
+        return file
+
+    def _begin_anew(self) -> None:
+        """Leave the parent's file to the parent."""
+        self._lock = threading.Lock()
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+        self._number = self._nbytes = self._lost = 0

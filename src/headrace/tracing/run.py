@@ -1,0 +1,86 @@
+"""Runs a program and records it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.core.run import named_run
+from headrace.trace.home import VARIABLE as TRACE_VARIABLE
+from headrace.trace.segments import Origin
+from headrace.trace.store import EventRecorder
+from headrace.tracing.collecting import Collected, Collector
+from headrace.tracing.probe.spool import SPOOL_VARIABLE
+from headrace.tracing.program import run_program
+
+COLLECT_S = 0.25
+"""Events are taken from traced processes this often [s]."""
+
+LEFT_BEHIND_S = 2.0
+"""Processes that outlive the program are recorded no longer than this [s]."""
+
+_STARTUP = Path(__file__).parent / "startup"
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A program that ran, and its trace."""
+
+    exit_code: int
+    """128 + N where signal N ended it."""
+
+    collected: Collected
+
+
+def run_traced(command: Sequence[str], folder: Path, *, job: str) -> Traced:
+    """Run a program, and record it and what it starts into a folder.
+
+    Raises:
+        NotFoundError: there is no such program.
+        StorageError: the folder cannot be written.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-spool-") as spool,
+        EventRecorder(folder, Origin(role="program", job=job)) as recorder,
+    ):
+        collector = Collector(Path(spool), recorder.record)
+        environment = traced_environment(os.environ, folder=folder, spool=Path(spool), job=job)
+        exit_code = run_program(command, environment, every=collector.collect, every_s=COLLECT_S)
+        _collect_rest(collector)
+        return Traced(exit_code, collector.statistics())
+
+
+def default_job(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:
+    """Return the job's name: that of its run, else of its script, else of its program."""
+    script = next((word for word in command if word.endswith(".py")), command[0])
+    return named_run(environment) or Path(script).stem
+
+
+def traced_environment(
+    environment: Mapping[str, str], *, folder: Path, spool: Path, job: str
+) -> dict[str, str]:
+    """Return the environment in which Python records itself.
+
+    A program that uses headrace records that into the same folder, unless it was told where.
+    """
+    paths = [str(_STARTUP), *filter(None, [environment.get("PYTHONPATH")])]
+    told = {TRACE_VARIABLE: str(folder.absolute()), "HEADRACE_RUN": job}
+    return {
+        **told,
+        **environment,
+        "PYTHONPATH": os.pathsep.join(paths),
+        SPOOL_VARIABLE: str(spool),
+    }
+
+
+def _collect_rest(collector: Collector) -> None:
+    """Take what is left, also of processes that end with the program."""
+    until = time.monotonic() + LEFT_BEHIND_S
+    collector.collect()
+    while collector.processes() and time.monotonic() < until:
+        time.sleep(COLLECT_S / 10)
+        collector.collect()
