@@ -5,21 +5,25 @@ from __future__ import annotations
 import glob
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError, StorageError
 from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
+from headrace.trace.importers.dftracer import DFTracer
 from headrace.trace.importers.eventparquet import EventParquet
-from headrace.trace.importers.segments import Segments
+from headrace.trace.importers.segments import Segments, host_of
+from headrace.trace.skew import ClockEvidence, Clocks
 
-IMPORTERS: tuple[Importer, ...] = (Segments(), EventParquet())
+IMPORTERS: tuple[Importer, ...] = (Segments(), EventParquet(), DFTracer())
 """Of all formats; the first that recognises a file reads it."""
 
 _GZIP = b"\x1f\x8b"
 _SHOWN_BYTES = 24
+_SHOWN_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +35,18 @@ class Source:
     nbytes: int
     """As it lies on disk [bytes]."""
 
+    host: str | None = None
+    """Whose clock it was recorded by; null where that is not told, or clocks are one already."""
 
-@dataclass(frozen=True, slots=True)
+
 class Trace:
     """Files that are read as one stream of events."""
 
-    sources: tuple[Source, ...]
-    notes: Notes = field(default_factory=Notes)
-    """Filled while it is read."""
+    def __init__(self, sources: Sequence[Source], notes: Notes | None = None) -> None:
+        self.sources = tuple(sources)
+        self.notes = notes or Notes()
+        """Filled while it is read."""
+        self._clocks: Clocks | None = None
 
     @property
     def format(self) -> str:
@@ -47,8 +55,18 @@ class Trace:
 
     @property
     def nbytes(self) -> int:
-        """Return its size on disk [bytes]."""
-        return sum(source.nbytes for source in self.sources)
+        """Return how much is read of it [bytes]: twice what says how far clocks are apart."""
+        return sum(source.nbytes for source in (*self.sources, *self._clocked()))
+
+    def clocks(self, advanced: Callable[[int], None] = lambda _: None) -> Clocks:
+        """Return how far apart the clocks of its hosts are; read once, and said in the notes.
+
+        Args:
+            advanced: As for :meth:`batches`.
+        """
+        if self._clocks is None:
+            self._clocks = self._measured(advanced)
+        return self._clocks
 
     def batches(self, advanced: Callable[[int], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
         """Yield all events, a file after the other, in batches of up to 65,536.
@@ -62,15 +80,39 @@ class Trace:
             CorruptDataError: no file can be read.
             StorageError: a file is there and cannot be read.
         """
+        clocks = self.clocks(advanced)
         failures: list[CorruptDataError] = []
         for source in self.sources:
+            batches = source.importer.read(source.path, self.notes, advanced)
             try:
-                yield from _joined(source.importer.read(source.path, self.notes, advanced))
+                if source.host is None:
+                    yield from _joined(batches)
+                else:
+                    yield from map(clocks.corrected, _joined(batches))
             except CorruptDataError as error:
                 failures.append(error)
                 self.notes.problem(str(error))
         if len(failures) == len(self.sources):
             raise failures[0]
+
+    def _clocked(self) -> tuple[Source, ...]:
+        """Return the sources that can tell how far clocks are apart, if they are of several."""
+        clocked = tuple(source for source in self.sources if source.host is not None)
+        return clocked if len({source.host for source in clocked}) > 1 else ()
+
+    def _measured(self, advanced: Callable[[int], None]) -> Clocks:
+        evidence, passed_over = ClockEvidence(), Notes()
+        for source in self._clocked():
+            with suppress(CorruptDataError):  # reading events will say so
+                for batch in _joined(source.importer.read(source.path, passed_over, advanced)):
+                    evidence.add(batch)
+        clocks = evidence.result()
+        if clocks.unknown:
+            self.notes.unknown["clocks"] = (
+                f"no barrier or request binds {_some(clocks.unknown)} to another host; times "
+                "there are by their own clocks"
+            )
+        return clocks
 
 
 def open_trace(paths: Iterable[str | Path]) -> Trace:
@@ -96,6 +138,12 @@ def open_trace(paths: Iterable[str | Path]) -> Trace:
     return Trace(tuple(sources.values()), notes)
 
 
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN_NAMES])
+    more = len(names) - _SHOWN_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 def _expanded(given: str | Path) -> Sequence[Path]:
     path = Path(given)
     if path.exists():
@@ -107,11 +155,18 @@ def _expanded(given: str | Path) -> Sequence[Path]:
 
 
 def _of_file(path: Path) -> Source:
+    if not path.is_file():
+        raise CallerError(f"{path} is a device or a pipe; copy the trace into a file")
     head = _head(path)
     importer = _importer(path, head)
     if importer is None:
         raise CallerError(f"{path} {_described(head)}; {_known()}")
-    return Source(path, importer, path.stat().st_size)
+    return _source(path, importer, head)
+
+
+def _source(path: Path, importer: Importer, head: bytes) -> Source:
+    host = host_of(head) if isinstance(importer, Segments) else None
+    return Source(path, importer, path.stat().st_size, host)
 
 
 def _in_directory(folder: Path, notes: Notes) -> Iterator[Source]:
@@ -121,17 +176,28 @@ def _in_directory(folder: Path, notes: Notes) -> Iterator[Source]:
         files = (path for path in folder.rglob("*") if path.is_file())
         yield Source(folder, importer, sum(path.stat().st_size for path in files))
         return
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith("."):
-            continue
+    for path in _listed(folder):
         if path.is_dir():
             yield from _in_directory(path, notes)
         elif path.is_file():
-            importer = _importer(path, _head(path))
+            head = _head(path)
+            importer = _importer(path, head)
             if importer is None:
                 notes.leave_out(path)
             else:
-                yield Source(path, importer, path.stat().st_size)
+                yield _source(path, importer, head)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what lies in a directory, but hidden files, and links that might lead in a circle."""
+    try:
+        return sorted(
+            path
+            for path in folder.iterdir()
+            if not path.name.startswith(".") and not (path.is_symlink() and path.is_dir())
+        )
+    except OSError as error:
+        raise StorageError(f"cannot list {folder}: {error.strerror}") from error
 
 
 def _importer(path: Path, head: bytes) -> Importer | None:
@@ -147,7 +213,10 @@ def _head(path: Path) -> bytes:
         raise StorageError(f"cannot read the trace {path}: {error.strerror}") from error
     if not head.startswith(_GZIP):
         return head
-    return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return head
 
 
 def _described(head: bytes) -> str:

@@ -35,7 +35,7 @@ def conformed(batch: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     """
     schema = arrow_schema()
     if batch.schema.equals(schema):
-        return batch.replace_schema_metadata(schema.metadata)
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     columns = [_column(batch, field, path) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

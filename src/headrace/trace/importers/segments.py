@@ -6,16 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 
 from headrace.core.errors import StorageError
 from headrace.trace.events import SCHEMA_KEY
 from headrace.trace.importer import Notes
 from headrace.trace.importers.conform import conformed, require_version
-from headrace.trace.segments import LOST_KEY, SUFFIX, is_growing
+from headrace.trace.segments import LOST_KEY, ORIGIN_KEY, SUFFIX, is_growing
 
 _STREAM = b"\xff\xff\xff\xff"
 _GZIP = b"\x1f\x8b"
+
+
+class _Host(msgspec.Struct):
+    host: str | None = None
 
 
 class Segments:
@@ -57,6 +62,15 @@ def count_events(path: Path) -> int:
     notes = Notes()
     held: int = sum(batch.num_rows for batch in Segments().read(path, notes, lambda _: None))
     return held + notes.lost_events
+
+
+def host_of(head: bytes) -> str | None:
+    """Return whose clock a segment was recorded by, told by its first bytes; None: it is cut."""
+    try:
+        metadata = pa.ipc.read_schema(pa.BufferReader(head)).metadata or {}
+        return msgspec.json.decode(metadata.get(ORIGIN_KEY, b"{}"), type=_Host).host
+    except (pa.ArrowException, OSError, msgspec.DecodeError, UnicodeError):
+        return None
 
 
 def _plain(file: pa.NativeFile) -> pa.NativeFile:
