@@ -15,6 +15,7 @@ from headrace.cli.running import UnreadGroup, run_command
 VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
     "agents": ("headrace.cli.agents", "List an estate's agents: CPU, tiers, what they do."),
+    "analyze": ("headrace.cli.analyze", "Tell from traces where a job's time went, and why."),
     "announce": ("headrace.cli.announce", "Have a checkpoint's hot files copied beforehand."),
     "checkpoint": ("headrace.cli.checkpoint", "List checkpoints, and tell who reads what of one."),
     "controller": ("headrace.cli.controller", "Give bandwidth to the jobs that would wait."),
@@ -29,8 +30,9 @@ VERBS = {
     "replicate": ("headrace.cli.replicate", "Copy checkpoints to another root as they are saved."),
     "signal": ("headrace.cli.signal", "Make a checkpoint urgent."),
     "simulate": ("headrace.cli.simulate", "Compare policies on a simulated estate."),
-    "trace": ("headrace.cli.trace", "Record a program, and work on traces."),
     "top": ("headrace.cli.top", "Watch an estate's jobs, their health and their bandwidth."),
+    "trace": ("headrace.cli.trace", "Record a program, and work on traces."),
+    "workload": ("headrace.cli.workload", "Fit models to traces, and make traces of models."),
 }
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.report.units import round_seconds
+import numpy as np
+
+from headrace.report.units import round_bytes, round_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +31,9 @@ _INK = "#1b2430"
 _WIDTH_INCHES = 9.6
 _NARROWEST_NAMED = 0.075
 """A span must have this share of the axis for its name to fit."""
+
+_MOST_NAMED_ROWS = 20
+"""Of an image; of more, only some are named."""
 
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -79,6 +84,16 @@ class Bar:
     """Part's name, colour and length."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """One colour of an image: how much of each of its cells has it."""
+
+    label: str
+    colour: str
+    rows: Sequence[Sequence[float]]
+    """Shares (0 … 1) ``[rows, bins]``; those of all layers together are 1 at most."""
+
+
 def durations_on_log_scale(
     series: Sequence[Series], *, x_label: str, y_label: str, breaks: Sequence[float] = ()
 ) -> str:
@@ -112,9 +127,20 @@ def lines(
 
 def shares_of_durations(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
     """Draw cumulative shares (0 … 1) over durations [s] that span decades."""
+    return _shares(series, round_seconds, x_label=x_label, y_label=y_label)
+
+
+def shares_of_sizes(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
+    """Draw cumulative shares (0 … 1) over sizes [bytes] that span decades."""
+    return _shares(series, round_bytes, x_label=x_label, y_label=y_label)
+
+
+def _shares(
+    series: Sequence[Series], told: Callable[[float], str], *, x_label: str, y_label: str
+) -> str:
     with _axes(height=2.8) as (figure, axes):
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: round_seconds(value))
+        axes.xaxis.set_major_formatter(lambda value, _: told(value))
         axes.yaxis.set_major_formatter(_percent)
         for line in series:
             axes.plot(line.x, line.y, drawstyle="steps-post", color=line.colour, lw=1.8)
@@ -188,6 +214,49 @@ def areas(
             axes.set_ylabel(y_label)
         figure.axes[-1].set_xlabel(x_label)
         return _svg(figure)
+
+
+def strips(layers: Sequence[Layer], names: Sequence[str], *, end: float, x_label: str) -> str:
+    """Draw a strip for each name from 0 to ``end``; the colours of layers mix in each bin."""
+    from matplotlib.colors import to_rgb
+
+    image = np.ones((*np.shape(layers[0].rows), 3))
+    for layer in layers:
+        image -= np.asarray(layer.rows)[..., None] * (1.0 - np.array(to_rgb(layer.colour)))
+    with _axes(height=_image_height(len(names))) as (figure, axes):
+        _show_image(axes, image.clip(0, 1), names, end=end)
+        _label(axes, x_label, "")
+        _legend(axes, [(layer.label, layer.colour) for layer in layers], beside=True)
+        return _svg(figure)
+
+
+def heat_map(
+    rows: Sequence[Sequence[float]], names: Sequence[str], *, end: float, x_label: str
+) -> str:
+    """Draw numbers ``[rows, bins]`` from 0 to ``end``: the larger, the darker; 0 is white."""
+    values = np.sqrt(np.asarray(rows, np.float64))
+    shares = values / max(float(values.max()), 1e-12)
+    shown = np.where(shares > 0, 0.15 + 0.85 * shares, 0.0).tolist()
+    return strips(
+        [Layer(label="reads", colour=BASELINE, rows=shown)], names, end=end, x_label=x_label
+    )
+
+
+def _image_height(rows: int) -> float:
+    return min(max(0.26 * rows, 0.8), 4.6) + 0.7
+
+
+def _show_image(axes: Axes, image: Any, names: Sequence[str], *, end: float) -> None:
+    axes.imshow(
+        image,
+        aspect="auto",
+        interpolation="nearest",
+        extent=(0.0, end, len(names) - 0.5, -0.5),
+    )
+    every = -(-len(names) // _MOST_NAMED_ROWS)
+    axes.set_yticks(range(0, len(names), every), names[::every])
+    axes.tick_params(axis="y", length=0, labelsize=8.5, labelcolor=_INK)
+    axes.grid(visible=False)
 
 
 def _mark_spans(axes: Axes, spans: Sequence[Span], *, named: bool) -> None:

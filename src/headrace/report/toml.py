@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from headrace.core.errors import CallerError, NotFoundError
 from headrace.core.strict import convert
@@ -78,8 +78,12 @@ def _items(table: msgspec.Struct | Mapping[str, Any]) -> Mapping[str, Any]:
         return table
     config = table.__struct_config__
     tag = {config.tag_field: config.tag} if config.tag_field and config.tag else {}
-    values = {one.name: (getattr(table, one.name), one.default) for one in fields(table)}
+    values = {one.name: (getattr(table, one.name), _usual(one)) for one in fields(table)}
     return tag | {name: value for name, (value, usual) in values.items() if value != usual}
+
+
+def _usual(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _is_table(value: Any) -> bool:

@@ -37,6 +37,15 @@ def bytes_(value: float) -> str:
     raise AssertionError("unreachable")
 
 
+def round_bytes(value: float) -> str:
+    """Return a round size for an axis: ``1 B``, ``10 kB``, ``100 MB``."""
+    for unit in _BYTES[:-1]:
+        if value < 1000:
+            return f"{value:g} {unit}"
+        value /= 1000
+    return f"{value:g} {_BYTES[-1]}"
+
+
 def percent(share: float) -> str:
     """Return a share as a percentage, with a decimal when it is small."""
     if math.isnan(share):
