@@ -1,0 +1,105 @@
+"""Writes events as OpenTelemetry spans: OTLP in JSON, one request for each line.
+
+That is what the Collector's file exporter writes and its ``otlpjsonfile`` receiver reads. A span's
+trace is its job's step, or its job where it names no step; ids are hashes, so that the same trace
+gives the same ids. An event without a duration is a span of length zero with the attribute
+``headrace.duration_unknown``.
+
+Source: OTLP 1.x, "JSON Protobuf Encoding": ids as hexadecimal digits, 64-bit numbers as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from headrace.trace.events import Event, Kind
+from headrace.trace.exportrows import details, events_of
+from headrace.trace.outputfile import output_file
+
+_INTERNAL, _CLIENT = 1, 3
+_ELSEWHERE = frozenset({"name", "begin_ns", "duration_ns", "job", "host", "pid", "rank"})
+_SCOPE = {"name": "headrace.trace"}
+_LINE_EVENTS = 4096
+"""Spans of one line at most; receivers read a line whole."""
+
+_Json = dict[str, Any]
+
+
+def export_otel(batches: Iterable[pa.RecordBatch], path: Path) -> int:
+    """Write all events, in the order in which they come, and return how many there were.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    written = 0
+    with output_file(path) as file:
+        for batch in batches:
+            for begin in range(0, batch.num_rows, _LINE_EVENTS):
+                events = list(events_of(batch.slice(begin, _LINE_EVENTS)))
+                file.write(msgspec.json.encode(_request(events, written)) + b"\n")
+                written += len(events)
+    return written
+
+
+def _request(events: list[Event], first: int) -> _Json:
+    resources: defaultdict[tuple[object, ...], list[_Json]] = defaultdict(list)
+    for number, event in enumerate(events, start=first):
+        resources[event.job, event.host, event.rank, event.pid].append(_span(event, number))
+    return {
+        "resourceSpans": [
+            {
+                "resource": {"attributes": _resource(*resource)},
+                "scopeSpans": [{"scope": _SCOPE, "spans": spans}],
+            }
+            for resource, spans in resources.items()
+        ]
+    }
+
+
+def _resource(job: object, host: object, rank: object, pid: object) -> list[_Json]:
+    said = {
+        "service.name": "headrace",
+        "headrace.job": job,
+        "host.name": host,
+        "headrace.rank": rank,
+        "process.pid": pid,
+    }
+    return [_attribute(name, value) for name, value in said.items() if value is not None]
+
+
+def _span(event: Event, number: int) -> _Json:
+    attributes = {
+        f"headrace.{name}": value for name, value in details(event, but=_ELSEWHERE).items()
+    }
+    if event.duration_ns is None:
+        attributes["headrace.duration_unknown"] = True
+    return {
+        "traceId": _id(16, event.job, event.step, event.epoch),
+        "spanId": _id(8, event.job, event.host, event.rank, event.kind, event.begin_ns, number),
+        "name": event.name or event.kind,
+        "kind": _CLIENT if event.kind == Kind.REQUEST else _INTERNAL,
+        "startTimeUnixNano": str(event.begin_ns),
+        "endTimeUnixNano": str(event.begin_ns + (event.duration_ns or 0)),
+        "attributes": [_attribute(name, value) for name, value in attributes.items()],
+    }
+
+
+def _id(nbytes: int, *parts: object) -> str:
+    """Return hexadecimal digits that stand for some values; never only zeros."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=nbytes).hexdigest()
+    return digest if digest.strip("0") else "1".zfill(2 * nbytes)
+
+
+def _attribute(name: str, value: object) -> _Json:
+    if isinstance(value, bool):
+        return {"key": name, "value": {"boolValue": value}}
+    if isinstance(value, int):
+        return {"key": name, "value": {"intValue": str(value)}}
+    return {"key": name, "value": {"stringValue": str(value)}}
