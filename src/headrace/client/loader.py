@@ -176,14 +176,14 @@ class Loader:
         self._require_open()
         step, asked = self._position.step, time.monotonic()
         worked_s = asked - self._handed_at if self._handed_at is not None else None
-        self._log.asked(asked, self._machinery)
+        self._log.asked(asked)
         gathered = self._machinery.take(step)
         self._handed_at = time.monotonic()
         batch, wait_s = gathered.batch, self._handed_at - asked
         self._machinery.took(step, worked_s=worked_s, wait_s=wait_s, counts=gathered.counts)
         self._position.advance()
         self._tally.add(gathered.counts, batch.replaced, wait_s)
-        self._log.handed(gathered, wait_s)
+        self._log.handed(gathered, wait_s, self._machinery.ahead)
         return batch
 
     def _require_open(self) -> None:

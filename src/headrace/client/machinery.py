@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headrace.client.accord import Accord
 from headrace.client.config import LoaderConfig
@@ -52,6 +53,14 @@ class MachineryStatistics:
     """Samples that wait for a decoding thread."""
 
 
+class Ahead(NamedTuple):
+    """Steps that lie ready from the next one on."""
+
+    steps: int
+    nbytes: int
+    """Memory that all steps hold that lie ready [bytes]."""
+
+
 class Machinery:
     """The threads of one loader. ``take`` is for one thread; ``close`` may be called by any."""
 
@@ -89,7 +98,9 @@ class Machinery:
         self._details = StepDetails(recording, job, rank=config.rank)
         self._prefetcher: Prefetcher | None = None
         self._expected = -1
-        self._ready_steps = 0
+        self.ahead = Ahead(0, 0)
+        """What lay ready when the loop asked for its last step."""
+
         self._reporter = self._new_reporter()
 
     def meet(self, step: int) -> None:
@@ -111,7 +122,9 @@ class Machinery:
         """Wait for a step and hand it over; an error ends the prefetching."""
         self.aim(step)
         assert self._prefetcher is not None
-        self._ready_steps = self._prefetcher.ready_nowait(step)
+        self.ahead = Ahead(
+            self._prefetcher.ready_nowait(step), self._prefetcher.ready_bytes_nowait()
+        )
         if self._reporter is not None:
             self._reporter.ask(step)
         self._expected = -1  # until the step is here: an interrupt may come after it was taken
@@ -128,7 +141,7 @@ class Machinery:
         self.pace.took(step, worked_s)
         if self._reporter is not None:
             self._reporter.note(
-                step=step, wait_s=wait_s, ready_steps=self._ready_steps, counts=counts
+                step=step, wait_s=wait_s, ready_steps=self.ahead.steps, counts=counts
             )
 
     def control(self) -> ControlStatistics | None:

@@ -105,6 +105,10 @@ class Prefetcher:
             late += 1
         return late - step
 
+    def ready_bytes_nowait(self) -> int:
+        """Return what the steps that lie ready hold [bytes]; takes no lock either."""
+        return self._ready_bytes
+
     def capacity(self) -> int:
         """Return how many steps may lie ready: as many as memory allows, once their size shows."""
         if not self._largest:

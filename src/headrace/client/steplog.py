@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headrace.client.gather import Gathered
-from headrace.client.machinery import Machinery
+from headrace.client.machinery import Ahead
 from headrace.client.steprows import PHASES, StepRow, StepRows
 from headrace.trace.recording import Recording, begin_steps, phase_now, wall_ns
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    at: float
-    """Monotonic [s]."""
-
-    ready_steps: int
-    ready_bytes: int
 
 
 class StepLog:
@@ -25,33 +14,29 @@ class StepLog:
     def __init__(self, recording: Recording | None, job: str, *, rank: int) -> None:
         self._recording = recording
         self._rows = StepRows(job, rank)
-        self._asked: _Asked | None = None
+        self._asked_at = 0.0
         self._unfinished: StepRow | None = None
 
-    def asked(self, now: float, machinery: Machinery) -> None:
+    def asked(self, now: float) -> None:
         """Note that the loop asks for a batch; the step before it has ended with that.
 
         Args:
             now: Monotonic time [s].
-            machinery: Tells what lies ready.
         """
-        if self._recording is None:
-            return
         self.ended(now)
-        ahead = machinery.statistics().prefetch
-        self._asked = _Asked(now, ahead.ready_steps, ahead.ready_bytes)
+        self._asked_at = now
 
-    def handed(self, gathered: Gathered, wait_s: float) -> None:
-        """Note that the loop got its batch."""
-        if self._asked is not None:
+    def handed(self, gathered: Gathered, wait_s: float, ahead: Ahead) -> None:
+        """Note that the loop got its batch, after a wait, and what lay ready when it asked."""
+        if self._recording is not None:
             begin_steps()
-            self._unfinished = _row(self._asked, gathered, wait_s)
+            self._unfinished = _row(self._asked_at, gathered, wait_s, ahead)
 
     def ended(self, now: float) -> None:
         """Record the step that the loop works on: it asks for the next, or its epoch is over."""
-        if self._recording is None or self._asked is None or self._unfinished is None:
+        if self._recording is None or self._unfinished is None:
             return
-        duration = _ns(now - self._asked.at)
+        duration = _ns(now - self._asked_at)
         self._recording.record_row(self._rows, self._unfinished._replace(duration=duration))
         self._unfinished = None
 
@@ -62,14 +47,14 @@ class StepLog:
             recording.leave()
 
 
-def _row(asked: _Asked, gathered: Gathered, wait_s: float) -> StepRow:
+def _row(asked_at: float, gathered: Gathered, wait_s: float, ahead: Ahead) -> StepRow:
     counts, batch = gathered.counts, gathered.batch
     parts_s = counts.metadata_s + counts.read_s + counts.transform_s
     return StepRow(
         step=batch.step,
         epoch=batch.epoch,
         phase=PHASES.index(phase_now()),
-        begin=wall_ns(asked.at),
+        begin=wall_ns(asked_at),
         duration=0,
         wait=_ns(wait_s),
         load_begin=wall_ns(gathered.begin),
@@ -92,8 +77,8 @@ def _row(asked: _Asked, gathered: Gathered, wait_s: float) -> StepRow:
         samples_local=counts.local,
         samples_substituted=counts.substituted,
         samples_dropped=counts.dropped,
-        queue_batches=asked.ready_steps,
-        queue_bytes=asked.ready_bytes,
+        queue_batches=ahead.steps,
+        queue_bytes=ahead.nbytes,
         bytes_wire=counts.wire_bytes,
         bytes_storage=counts.storage_bytes,
         queued_ns=_ns(counts.queued_s),

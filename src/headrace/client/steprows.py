@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +66,11 @@ class StepRow(NamedTuple):
 COUNTS = StepRow._fields[StepRow._fields.index("samples") :]
 """Those that are found in ``counts`` of a step's ``load``."""
 
-_Column = npt.NDArray[np.int64]
+_REQUESTS = (("read", "bytes_storage", "reads"), ("fetch", "bytes_wire", "fetches"))
+"""Name, bytes and number of requests to storage and to agents."""
+
+_Table = npt.NDArray[np.int64]
+"""int64 [steps, fields]"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,67 +86,80 @@ class StepRows:
         Args:
             rows: Each a :class:`StepRow`.
         """
-        table = np.array(rows, np.int64)
-        column = dict(zip(StepRow._fields, table.T, strict=True))
-        common = self._common(column)
-        each = pa.concat_batches(
-            [batch_of_columns(len(rows), {**common, **own}) for own in _each(column, table)]
-        )
-        summed = [
-            batch_of_columns(len(rows), {**common, **own}).filter(pa.array(is_wanted))
-            for own, is_wanted in _sums(column)
-        ]
-        return pa.concat_batches([each, *summed])
+        width = len(StepRow._fields)
+        numbers = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
+        table = numbers.reshape(-1, width)
+        batches = [self._batch(table, own) for own in _each(table)]
+        for name, nbytes, count in _REQUESTS:
+            summed = table[_is_summed(table, count)]
+            if len(summed):
+                batches.append(self._batch(summed, _sum(summed, name, nbytes, count)))
+        return pa.concat_batches(batches)
 
-    def _common(self, column: Mapping[str, _Column]) -> dict[str, object]:
-        return {
+    def _batch(self, table: _Table, own: Mapping[str, object]) -> pa.RecordBatch:
+        common = {
             "job": self.job,
             "rank": self.rank,
-            "step": column["step"],
-            "epoch": column["epoch"],
-            "phase": pa.array(PHASES).take(pa.array(column["phase"])),
+            "step": _column(table, "step"),
+            "epoch": _column(table, "epoch"),
+            "phase": pa.array(PHASES).take(pa.array(_column(table, "phase"))),
         }
+        return batch_of_columns(len(table), {**common, **own})
 
 
-def _each(column: Mapping[str, _Column], table: _Column) -> list[dict[str, object]]:
+def _each(table: _Table) -> list[dict[str, object]]:
     """Return the columns of what every step has."""
-    loading = {"begin_ns": column["load_begin"], "count": column["samples"]}
+    begins, nbytes = _column(table, "load_begin"), _column(table, "nbytes")
+    samples = _column(table, "samples")
     return [
         {
             "kind": Kind.STEP,
-            "begin_ns": column["begin"],
-            "duration_ns": column["duration"],
-            "bytes": column["nbytes"],
+            "begin_ns": _column(table, "begin"),
+            "duration_ns": _column(table, "duration"),
+            "bytes": nbytes,
         },
-        {"kind": Kind.WAIT, "begin_ns": column["begin"], "duration_ns": column["wait"]},
+        {
+            "kind": Kind.WAIT,
+            "begin_ns": _column(table, "begin"),
+            "duration_ns": _column(table, "wait"),
+        },
         {
             "kind": Kind.LOAD,
-            "begin_ns": column["load_begin"],
-            "duration_ns": column["load"],
-            "bytes": column["nbytes"],
-            "cpu_ns": column["cpu"],
+            "begin_ns": begins,
+            "duration_ns": _column(table, "load"),
+            "bytes": nbytes,
+            "cpu_ns": _column(table, "cpu"),
             "counts": counts_column(COUNTS, table[:, -len(COUNTS) :]),
         },
-        *({"kind": kind, "duration_ns": column[kind], **loading} for kind in PARTS),
-    ]
-
-
-def _sums(column: Mapping[str, _Column]) -> list[tuple[dict[str, object], npt.NDArray[np.bool_]]]:
-    """Return the columns of requests that were not recorded one by one, and who has any."""
-    common = {"kind": Kind.REQUEST, "begin_ns": column["load_begin"], "is_write": False}
-    return [
-        (
+        *(
             {
-                **common,
-                "name": name,
-                "duration_ns": column[name],
-                "bytes": column[nbytes],
-                "count": column[count],
-            },
-            (column["is_detailed"] == 0) & (column[count] > 0),
-        )
-        for name, nbytes, count in (
-            ("read", "bytes_storage", "reads"),
-            ("fetch", "bytes_wire", "fetches"),
-        )
+                "kind": kind,
+                "begin_ns": begins,
+                "duration_ns": _column(table, kind),
+                "count": samples,
+            }
+            for kind in PARTS
+        ),
     ]
+
+
+def _is_summed(table: _Table, count: str) -> npt.NDArray[np.bool_]:
+    """Tell which steps have requests that were not recorded one by one."""
+    return np.logical_and(_column(table, count) > 0, _column(table, "is_detailed") == 0)
+
+
+def _sum(table: _Table, name: str, nbytes: str, count: str) -> dict[str, object]:
+    """Return the columns of the steps' requests of one name, added up."""
+    return {
+        "kind": Kind.REQUEST,
+        "name": name,
+        "begin_ns": _column(table, "load_begin"),
+        "duration_ns": _column(table, name),
+        "bytes": _column(table, nbytes),
+        "is_write": False,
+        "count": _column(table, count),
+    }
+
+
+def _column(table: _Table, name: str) -> npt.NDArray[np.int64]:
+    return table[:, StepRow._fields.index(name)]
