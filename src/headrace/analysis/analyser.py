@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.analysis.columns import Columns
-from headrace.analysis.figures import Analysis, JobFigures
+from headrace.analysis.figures import Analysis, Finding, JobFigures
 from headrace.analysis.job import JobSums
 from headrace.analysis.warmup import WarmUp
 from headrace.core.errors import CallerError
@@ -88,11 +88,16 @@ class Analyser:
             events=sum(job.events for job in jobs),
             span_s=max(job.span_s for job in jobs),
             jobs=jobs,
+            findings=self._findings(),
             unknown=self._unknown(jobs) | notes.unknown,
             problems=tuple(notes.problems),
             further_problems=notes.further_problems,
             lost_events=notes.lost_events,
         )
+
+    def _findings(self) -> tuple[Finding, ...]:
+        found = [one for job, sums in self._jobs.items() for one in sums.findings(job)]
+        return tuple(sorted(found, key=lambda one: -one.lost_s))
 
     def _require_events(self) -> None:
         if self._jobs:

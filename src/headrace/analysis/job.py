@@ -6,8 +6,10 @@ from headrace.analysis.accelerators import accelerators, overlap, timeline
 from headrace.analysis.activities import ActivityUnions
 from headrace.analysis.checkpoints import CheckpointSums
 from headrace.analysis.columns import Columns
+from headrace.analysis.diagnosis import findings
 from headrace.analysis.distinct import DistinctNames
-from headrace.analysis.figures import JobFigures, PhaseFigures
+from headrace.analysis.evidence import Evidence
+from headrace.analysis.figures import Finding, JobFigures, PhaseFigures
 from headrace.analysis.heat import HeatSums
 from headrace.analysis.phases import PhaseSums
 from headrace.analysis.spans import Spans
@@ -30,6 +32,7 @@ class JobSums:
         self._heat = HeatSums()
         self._hosts = DistinctNames()
         self._files = DistinctNames()
+        self._evidence = Evidence()
 
     def add(self, columns: Columns) -> None:
         """Take in events of the job."""
@@ -44,6 +47,7 @@ class JobSums:
         self._heat.add(columns)
         self._hosts.add(columns, "host")
         self._files.add(columns.of(*_OF_FILES), "file")
+        self._evidence.add(columns)
 
     def result(self, job: str, *, price_per_hour: float | None) -> JobFigures:
         """Return the figures."""
@@ -70,6 +74,10 @@ class JobSums:
             phases=self._phase_figures(),
             hottest=self._heat.result(spans.begin_ns, spans.end_ns),
         )
+
+    def findings(self, job: str) -> tuple[Finding, ...]:
+        """Return what the job, which is called so, lost time to."""
+        return findings(self._evidence.result(job))
 
     def rough(self) -> dict[str, str]:
         """Return which figures memory had no room to tell exactly → by how much."""

@@ -1,0 +1,281 @@
+"""Names the causes of lost time, each with its evidence, what headrace has against it, and how
+much that takes away.
+
+Nothing is named without numbers of the trace that show it, nor if it took less than a share of
+the ranks' time that is stated in :class:`headrace.analysis.thresholds.Thresholds`.
+"""  # noqa: D205 - one sentence
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.analysis.attribution import (
+    causes_of_waits,
+    is_rtt_bound,
+    queued_share,
+    round_trip_share,
+)
+from headrace.analysis.causes import ANSWERS, REMOTE_CHECKPOINT, SAVING, Answer, Cause
+from headrace.analysis.columns import Mask
+from headrace.analysis.evidence import HostSums, JobEvidence
+from headrace.analysis.figures import Finding
+from headrace.analysis.thresholds import Thresholds
+from headrace.analysis.view import (
+    METADATA,
+    STORAGE,
+    TRANSFORMATION,
+    View,
+    least_storm_ranks,
+    ranks_at_checkpoints,
+)
+from headrace.analysis.windows import Quantity
+from headrace.report.units import bytes_, percent, seconds, significant
+
+
+def findings(evidence: JobEvidence, thresholds: Thresholds | None = None) -> tuple[Finding, ...]:
+    """Return what is wrong with a job, what lost most first.
+
+    Where a trace tells neither waits nor checkpoints there is no finding at all, for it is not
+    known whether time was lost. A job that lost hardly any has the finding ``none``, one that
+    lost more than the trace explains ``unexplained``.
+    """
+    limits = thresholds or Thresholds()
+    lost_s = sum(map(evidence.history.total, _LOSSES))
+    ranks_s = evidence.ranks * evidence.span_s
+    if not ranks_s or not (lost_s or evidence.history.total(Quantity.WAITS)):
+        return ()
+    view = View(evidence, limits)
+    losses = (*_checkpoints(view), *_waits(view))
+    named = [loss for loss in losses if loss.lost_s >= limits.lost_share * ranks_s]
+    if not named:
+        is_much = lost_s >= limits.lost_share * ranks_s
+        named = [_unexplained(lost_s) if is_much else _nothing(lost_s, ranks_s)]
+    return tuple(_finding(view, loss) for loss in sorted(named, key=lambda one: -one.lost_s))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Loss:
+    """Time that one cause took."""
+
+    cause: Cause
+    lost_s: float
+    evidence: tuple[str, ...]
+    answer: Answer
+    hosts: tuple[str, ...] = ()
+
+
+_LOSSES = (Quantity.WAIT_S, Quantity.CHECKPOINT_READ_S, Quantity.CHECKPOINT_SAVE_S)
+
+
+def _finding(view: View, loss: _Loss) -> Finding:
+    return Finding(
+        cause=loss.cause,
+        job=view.evidence.job,
+        lost_s=loss.lost_s,
+        lost_share=min(1.0, loss.lost_s / view.ranks_s),
+        evidence=loss.evidence,
+        answer=loss.answer.text,
+        command=loss.answer.command,
+        expected_gain=loss.answer.gain,
+        basis=loss.answer.basis,
+        hosts=loss.hosts,
+    )
+
+
+def _nothing(lost_s: float, ranks_s: float) -> _Loss:
+    told = f"{percent(lost_s / ranks_s)} of the ranks' time was lost to data and checkpoints"
+    return _Loss(cause=Cause.NONE, lost_s=lost_s, evidence=(told,), answer=ANSWERS[Cause.NONE])
+
+
+def _unexplained(lost_s: float) -> _Loss:
+    return _Loss(
+        cause=Cause.UNEXPLAINED,
+        lost_s=lost_s,
+        evidence=(f"ranks waited {seconds(lost_s)} in all, and no part of loading explains it",),
+        answer=ANSWERS[Cause.UNEXPLAINED],
+    )
+
+
+def _waits(view: View) -> Iterator[_Loss]:
+    """Yield what the waits for data were lost to."""
+    slow = slow_hosts(view)
+    share_of_others = 1.0
+    if slow:
+        loss, of_slow_s = _straggler(view, slow)
+        share_of_others = max(0.0, 1.0 - of_slow_s / float(view.wait_s.sum()))
+        yield loss
+    for cause, windows in causes_of_waits(view).items():
+        lost_s = float(view.wait_s[windows].sum()) * share_of_others
+        if lost_s:
+            evidence = (_waited(view, windows), *_EVIDENCE[cause](view, windows))
+            yield _Loss(cause=cause, lost_s=lost_s, evidence=evidence, answer=ANSWERS[cause])
+
+
+def slow_hosts(view: View) -> tuple[HostSums, ...]:
+    """Return the few hosts whose loads take much longer, and whose ranks wait much more."""
+    limits = view.thresholds
+    hosts = [one for one in view.evidence.hosts if one.ranks and one.loads >= limits.least_loads]
+    if len(hosts) < 2:
+        return ()
+    latency_s, wait_s = (
+        _lower_median([_latency(one) for one in hosts]),
+        _lower_median([_wait(one) for one in hosts]),
+    )
+    slow = [
+        one
+        for one in hosts
+        if _latency(one) >= limits.slow_host * latency_s
+        and _wait(one)
+        >= max(limits.slow_host_waits * wait_s, limits.lost_share * view.evidence.span_s)
+    ]
+    return tuple(slow) if 2 * len(slow) <= len(hosts) else ()
+
+
+def _straggler(view: View, slow: tuple[HostSums, ...]) -> tuple[_Loss, float]:
+    """Return the loss, and the waits that the slow hosts' own ranks had beyond others' [s]."""
+    others = [one for one in view.evidence.hosts if one.ranks and one not in slow]
+    usual_wait_s = _lower_median([_wait(one) for one in others])
+    beyond_s = max(_wait(one) for one in slow) - usual_wait_s
+    latency_s = _lower_median([_latency(one) for one in others if one.loads])
+    evidence = [
+        f"a load takes {seconds(_latency(one))} on {one.name}, {seconds(latency_s)} on the median "
+        f"of {len(others)} other hosts; its ranks waited {seconds(_wait(one))} each, theirs "
+        f"{seconds(usual_wait_s)}"
+        for one in slow
+    ]
+    barrier_s = view.history.total(Quantity.BARRIER_S)
+    if barrier_s:
+        evidence.append(f"ranks waited {seconds(barrier_s)} for each other")
+    loss = _Loss(
+        cause=Cause.STRAGGLER,
+        lost_s=beyond_s * view.evidence.ranks,
+        evidence=tuple(evidence),
+        answer=ANSWERS[Cause.STRAGGLER],
+        hosts=tuple(one.name for one in slow),
+    )
+    return loss, sum((_wait(one) - usual_wait_s) * one.ranks for one in slow)
+
+
+def _latency(host: HostSums) -> float:
+    return host.load_s / host.loads
+
+
+def _wait(host: HostSums) -> float:
+    return host.wait_s / host.ranks
+
+
+def _lower_median(values: list[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def _checkpoints(view: View) -> Iterator[_Loss]:
+    """Yield what reads and saves of checkpoints were lost to."""
+    history = view.history
+    read_s = history.total(Quantity.CHECKPOINT_READ_S)
+    save_s = history.total(Quantity.CHECKPOINT_SAVE_S)
+    if not read_s + save_s:
+        return
+    at_once = float(ranks_at_checkpoints(view.evidence).max())
+    told = [
+        f"up to {at_once:.0f} of {view.evidence.ranks} ranks at once, {seconds(spent_s)} in all "
+        f"for {what}"
+        for what, spent_s in (("reading", read_s), ("saving", save_s))
+        if spent_s
+    ]
+    if at_once >= least_storm_ranks(view.evidence, view.thresholds):
+        cause, answer = Cause.CHECKPOINT_STORM, ANSWERS[Cause.CHECKPOINT_STORM]
+        answer = answer if read_s >= save_s else SAVING
+    elif read_s >= save_s and is_rtt_bound(view):
+        cause, answer = Cause.RTT_BOUND, REMOTE_CHECKPOINT
+        told += _round_trips(view, view.is_waiting)
+    else:
+        return
+    yield _Loss(cause=cause, lost_s=read_s + save_s, evidence=tuple(told), answer=answer)
+
+
+def _waited(view: View, windows: Mask) -> str:
+    lost_s = float(view.wait_s[windows].sum())
+    share = lost_s / (view.rank_s * int(windows.sum()))
+    return (
+        f"ranks waited {seconds(lost_s)} for data in {int(windows.sum())} of {len(windows)} "
+        f"windows of {seconds(view.history.width_s)}: {percent(min(1.0, share))} of the time there"
+    )
+
+
+def _share_of_parts(view: View, windows: Mask, part: int, what: str) -> str:
+    spent = view.parts[:, windows].sum(axis=1)
+    return f"{what} took {percent(float(spent[part] / spent.sum()))} of loading"
+
+
+def _transformed(view: View, windows: Mask) -> tuple[str, ...]:
+    return (_share_of_parts(view, windows, TRANSFORMATION, "transforming"),)
+
+
+def _looked_up(view: View, windows: Mask) -> tuple[str, ...]:
+    return (_share_of_parts(view, windows, METADATA, "finding files"),)
+
+
+def _read(view: View, windows: Mask) -> tuple[str, ...]:
+    nbytes, taken_s = view.mean_read()
+    rate = float(view.read_bytes[windows].sum()) / (int(windows.sum()) * view.history.width_s)
+    return (
+        _share_of_parts(view, windows, STORAGE, "reading"),
+        f"{bytes_(rate)}/s were read meanwhile; a read of {bytes_(nbytes)} took {seconds(taken_s)}",
+    )
+
+
+def _round_trips(view: View, windows: Mask) -> tuple[str, ...]:
+    del windows
+    nbytes, taken_s = view.mean_read()
+    return (
+        f"a read has {bytes_(nbytes)} on average and takes {seconds(taken_s)}, of which "
+        f"{percent(round_trip_share(view))} are a round trip",
+    )
+
+
+def _slower(view: View, windows: Mask) -> tuple[str, ...]:
+    told = [_share_of_parts(view, windows, STORAGE, "reading")]
+    cost, usual = float(np.nanmean(view.cost[windows])), view.usual_cost
+    if cost > usual:
+        told.append(f"a byte took {significant(cost / usual)} times the usual time")
+    if queued := queued_share(view):
+        told.append(f"{percent(queued)} of reading was waiting in line")
+    return tuple(told)
+
+
+def _fewer_hits(view: View, windows: Mask) -> tuple[str, ...]:
+    rates = view.hit_rate[windows]
+    known = rates[~np.isnan(rates)]
+    if not known.size or not view.usual_hit_rate >= view.thresholds.has_cache:
+        return ()
+    return (
+        f"{percent(float(known.mean()))} came out of a cache, usually "
+        f"{percent(view.usual_hit_rate)}",
+    )
+
+
+def _colder(view: View, windows: Mask) -> tuple[str, ...]:
+    return ("right after a start", *_slower(view, windows), *_fewer_hits(view, windows))
+
+
+def _thrashed(view: View, windows: Mask) -> tuple[str, ...]:
+    return (*_fewer_hits(view, windows), *_slower(view, windows))
+
+
+def _stormed(view: View, windows: Mask) -> tuple[str, ...]:
+    return ("while a checkpoint was read or saved", *_slower(view, windows))
+
+
+_EVIDENCE = {
+    Cause.CHECKPOINT_STORM: _stormed,
+    Cause.COLD_START: _colder,
+    Cause.THRASH: _thrashed,
+    Cause.CONGESTION: _slower,
+    Cause.RTT_BOUND: _round_trips,
+    Cause.STORAGE_BANDWIDTH_BOUND: _read,
+    Cause.METADATA_BOUND: _looked_up,
+    Cause.TRANSFORM_BOUND: _transformed,
+}

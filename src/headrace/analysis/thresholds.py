@@ -1,0 +1,79 @@
+"""Where a diagnosis begins to say something: every number that decides, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.core.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thresholds:
+    """What findings ask of the evidence."""
+
+    lost_share: float = 0.02
+    """Share of the ranks' time that a cause must have taken to be named; with less lost in all,
+    nothing is wrong."""
+
+    waiting: float = 0.02
+    """Share of the ranks' time from which a window is one in which the job waited."""
+
+    calm_windows: float = 0.2
+    """Share of windows without waits from which they tell what is usual for the job."""
+
+    window_steps: float = 3.0
+    """Steps that a window has at least, on average."""
+
+    most_windows: int = 256
+    """Into which a job's time is divided."""
+
+    least_windows: int = 12
+    """The same of short traces, whatever their steps."""
+
+    main_part: float = 0.5
+    """Share of loading from which one part of it is to blame."""
+
+    slower: float = 1.3
+    """Time per byte over the usual one from which reading was slower than usual."""
+
+    fewer_hits: float = 0.85
+    """Hit rate over the usual one up to which a cache holds less than usual."""
+
+    has_cache: float = 0.1
+    """Usual hit rate from which there is a cache at all."""
+
+    longer_waits: float = 1.5
+    """Waits over those of later from which a job that always waits had a cold start besides."""
+
+    begun_steps: float = 3.0
+    """Steps after a start in which a queue had no time to fill; live reports use the same."""
+
+    round_trips: float = 0.5
+    """Share of a request's time that is a round trip from which round trips are to blame."""
+
+    nominal_bytes_per_s: float = 100e6
+    """A request is small if its bytes would take less than half of its time at this rate, which
+    a single disk or a link of 1 Gbit/s has [B/s]."""
+
+    shorter_metadata: float = 0.3
+    """Where questions about files take less than this part of a read, a read is more than a
+    round trip."""
+
+    slow_host: float = 1.5
+    """Mean loading latency over that of the median host from which a host is slow."""
+
+    slow_host_waits: float = 2.0
+    """The same of its waits."""
+
+    least_loads: int = 8
+    """Of a host that is judged."""
+
+    storm_ranks: float = 4.0
+    """Ranks that read or save a checkpoint at once from which it is a storm; and half of all."""
+
+    def __post_init__(self) -> None:
+        for name in ("lost_share", "waiting", "calm_windows", "main_part", "round_trips"):
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(
+                    f"thresholds.{name}={getattr(self, name):g} must lie between 0 and 1"
+                )

@@ -1,0 +1,201 @@
+"""A job's evidence as a diagnosis looks at it: windows of some steps, with what is usual."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+
+from headrace.analysis.columns import Floats, Mask
+from headrace.analysis.evidence import JobEvidence
+from headrace.analysis.thresholds import Thresholds
+from headrace.analysis.windows import History, Quantity
+
+METADATA, STORAGE, TRANSFORMATION, OVERHEAD = range(4)
+"""Parts of loading."""
+
+
+class View:
+    """Arrays are ``[windows]`` unless said otherwise; what is not known is NaN."""
+
+    def __init__(self, evidence: JobEvidence, thresholds: Thresholds) -> None:
+        self.evidence, self.thresholds = evidence, thresholds
+        self.steps = evidence.history.total(Quantity.WAITS) / max(evidence.ranks, 1)
+        self.history = _divided(evidence, self.steps, thresholds)
+        self.wait_s = self._of(Quantity.WAIT_S)
+        self.rank_s = evidence.ranks * self.history.width_s
+        """Time of all ranks in one window [s]."""
+
+        self.is_waiting: Mask = self.wait_s >= thresholds.waiting * self.rank_s
+        self.loads = self._of(Quantity.LOADS)
+        self.parts = self._parts()
+        """Seconds of each part ``[parts, windows]``."""
+
+        self.read_bytes, self.cost = self._reading()
+        """Bytes that were read, and seconds per byte."""
+
+        self.hit_rate = self._hit_rate()
+        """Share of reads that a cache held; of bytes where the trace tells bytes."""
+
+        self.usual_cost = self._usual_cost()
+        self.usual_hit_rate = _quantile(self.hit_rate, 0.75)
+        self.is_slower: Mask = self.cost >= thresholds.slower * self.usual_cost
+        self.has_fewer_hits: Mask = self.hit_rate <= thresholds.fewer_hits * (
+            self.usual_hit_rate if self.usual_hit_rate >= thresholds.has_cache else np.nan
+        )
+        self.is_begun = self._begun()
+        """Where the queue had no time to fill since a start."""
+
+        self.is_after_start = self._after_starts()
+        """The same, and what follows it without a window in which all is as usual."""
+
+        self.is_storm = self._storm()
+        """Where many ranks read or save a checkpoint at once."""
+
+    @property
+    def ranks_s(self) -> float:
+        """Time of all ranks over the whole trace [s]."""
+        return self.evidence.ranks * self.evidence.span_s
+
+    @property
+    def tells_parts(self) -> bool:
+        """Whether the trace says what loads spend their time on."""
+        return bool(self.parts.any())
+
+    @property
+    def calm(self) -> Mask:
+        """Windows in which the job loaded and did not wait; all false if these are too few."""
+        calm = ~self.is_waiting & (self.parts.sum(axis=0) > 0)
+        active = (self.parts.sum(axis=0) > 0).sum()
+        enough = calm.sum() >= self.thresholds.calm_windows * active
+        return calm if enough else np.zeros_like(calm)
+
+    def blamed_parts(self) -> Floats:
+        """Return seconds of each part in each window beyond what is usual while nothing waits."""
+        usual = np.zeros(4)
+        calm = self.calm
+        per_load = self.parts / np.maximum(self.loads, 1.0)
+        if calm.any():
+            usual = np.median(per_load[:, calm], axis=1)
+        excess = np.maximum(per_load - usual[:, None], 0.0) * np.maximum(self.loads, 1.0)
+        slight = excess.sum(axis=0) < 0.1 * self.parts.sum(axis=0)
+        return np.where(slight, self.parts, excess)
+
+    def mean_read(self) -> tuple[float, float]:
+        """Return bytes and duration [s] of a read on average; NaN where there is none."""
+        for nbytes, taken_s, count in (
+            (Quantity.READ_BYTES, Quantity.READ_S, Quantity.READS),
+            (Quantity.RETRIEVAL_BYTES, Quantity.RETRIEVAL_S, Quantity.RETRIEVALS),
+        ):
+            if reads := self.history.total(count):
+                return self.history.total(nbytes) / reads, self.history.total(taken_s) / reads
+        return np.nan, np.nan
+
+    @property
+    def _factor(self) -> int:
+        return round(self.history.width_s / self.evidence.history.width_s)
+
+    def _of(self, quantity: Quantity) -> Floats:
+        return self.history.of(quantity)
+
+    def _parts(self) -> Floats:
+        """Return the parts; requests are the reading where no retrieval is told."""
+        retrieval, reads = self._of(Quantity.RETRIEVAL_S), self._of(Quantity.READ_S)
+        storage = retrieval if retrieval.any() else reads
+        return np.stack(
+            (
+                self._of(Quantity.METADATA_S),
+                storage,
+                self._of(Quantity.TRANSFORMATION_S),
+                self._of(Quantity.OVERHEAD_S),
+            )
+        )
+
+    def _reading(self) -> tuple[Floats, Floats]:
+        read_s, nbytes = self._of(Quantity.READ_S), self._of(Quantity.READ_BYTES)
+        if not nbytes.any():
+            read_s, nbytes = self._of(Quantity.RETRIEVAL_S), self._of(Quantity.RETRIEVAL_BYTES)
+        return nbytes, _over(read_s, nbytes)
+
+    def _usual_cost(self) -> float:
+        """Return what is usual: the median of calm windows, else the faster half's."""
+        calm = self.calm
+        if calm.any():
+            return _quantile(self.cost[calm], 0.5)
+        return _quantile(self.cost, 0.25)
+
+    def _hit_rate(self) -> Floats:
+        told = self._of(Quantity.CACHED_OF_BYTES)
+        if told.any():
+            return _over(self._of(Quantity.CACHED_BYTES), told)
+        sampled = self.evidence.hit_rates
+        if sampled is None:
+            return np.full(len(self.wait_s), np.nan)
+        return _over(_joined(sampled.hits, self._factor), _joined(sampled.reads, self._factor))
+
+    def _begun(self) -> Mask:
+        steps_per_window = self.steps / len(self.wait_s)
+        begun = ceil(self.thresholds.begun_steps / max(steps_per_window, 1e-9))
+        starts = self._of(Quantity.STARTS) > 0
+        starts[np.flatnonzero(self._is_active)[:1]] = True
+        fresh, left = np.zeros(len(starts), np.bool_), 0
+        for window, (start, active) in enumerate(zip(starts, self._is_active, strict=True)):
+            left = begun if start else left
+            fresh[window] = left > 0
+            left -= bool(active)
+        return fresh
+
+    def _after_starts(self) -> Mask:
+        after = self.is_begun.copy()
+        goes_on = self.is_waiting | self.is_slower | self.has_fewer_hits | ~self._is_active
+        for window in range(1, len(after)):
+            after[window] |= after[window - 1] and goes_on[window]
+        return after
+
+    @property
+    def _is_active(self) -> Mask:
+        active: Mask = self.parts.sum(axis=0) + self.wait_s > 0
+        return active
+
+    def _storm(self) -> Mask:
+        at_once = ranks_at_checkpoints(self.evidence)
+        is_storm = at_once >= least_storm_ranks(self.evidence, self.thresholds)
+        return _joined(is_storm.astype(np.float64), self._factor) > 0
+
+
+def ranks_at_checkpoints(evidence: JobEvidence) -> Floats:
+    """Return how many ranks read or save a checkpoint at once, by window of the evidence."""
+    history = evidence.history
+    lasting_s = history.of(Quantity.CHECKPOINT_READ_S) + history.of(Quantity.CHECKPOINT_SAVE_S)
+    at_once: Floats = lasting_s / history.width_s
+    return at_once
+
+
+def least_storm_ranks(evidence: JobEvidence, thresholds: Thresholds) -> float:
+    """Return how many ranks at once are a storm."""
+    return max(thresholds.storm_ranks, 0.5 * evidence.ranks)
+
+
+def _divided(evidence: JobEvidence, steps: float, thresholds: Thresholds) -> History:
+    """Return the history in windows of some steps each."""
+    wanted = steps / thresholds.window_steps
+    windows = min(max(wanted, thresholds.least_windows), thresholds.most_windows)
+    factor = max(1, round(len(evidence.history.sums) / windows))
+    return evidence.history.coarser(factor)
+
+
+def _joined(values: Floats, factor: int) -> Floats:
+    padded = np.pad(values, (0, -len(values) % factor))
+    joined: Floats = padded.reshape(-1, factor).sum(axis=1)
+    return joined
+
+
+def _over(above: Floats, below: Floats) -> Floats:
+    ratio: Floats = np.divide(above, below, out=np.full(len(above), np.nan), where=below > 0)
+    return ratio
+
+
+def _quantile(values: Floats, share: float) -> float:
+    """Return a quantile of what is known; NaN where nothing is."""
+    known = values[~np.isnan(values)]
+    return float(np.quantile(known, share)) if known.size else np.nan
