@@ -15,10 +15,11 @@ from headrace.trace.segments import Origin
 from headrace.trace.store import EventRecorder
 from headrace.tracing.collecting import Collected, Collector
 from headrace.tracing.probe.spool import SPOOL_VARIABLE
+from headrace.tracing.processes import ProcessSampler
 from headrace.tracing.program import run_program
 
-COLLECT_S = 0.25
-"""Events are taken from traced processes this often [s]."""
+LOOK_S = 0.5
+"""Events are taken from traced processes, and their reads and writes counted, this often [s]."""
 
 LEFT_BEHIND_S = 2.0
 """Processes that outlive the program are recorded no longer than this [s]."""
@@ -49,7 +50,13 @@ def run_traced(command: Sequence[str], folder: Path, *, job: str) -> Traced:
     ):
         collector = Collector(Path(spool), recorder.record)
         environment = traced_environment(os.environ, folder=folder, spool=Path(spool), job=job)
-        exit_code = run_program(command, environment, every=collector.collect, every_s=COLLECT_S)
+        sampler = ProcessSampler(recorder.record)
+
+        def look() -> None:
+            collector.collect()
+            sampler.sample(collector.processes())
+
+        exit_code = run_program(command, environment, every=look, every_s=LOOK_S)
         _collect_rest(collector)
         return Traced(exit_code, collector.statistics())
 
@@ -82,5 +89,5 @@ def _collect_rest(collector: Collector) -> None:
     until = time.monotonic() + LEFT_BEHIND_S
     collector.collect()
     while collector.processes() and time.monotonic() < until:
-        time.sleep(COLLECT_S / 10)
+        time.sleep(LOOK_S / 20)
         collector.collect()

@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 import io
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from .tracer import Call, Tracer, Watcher
 
 READ, SAVE = "checkpoint_read", "checkpoint_save"
-
-_MOVED = re.compile(r"^([rw])char: (\d+)$", re.MULTILINE)
 
 
 class Checkpoints:
@@ -45,7 +42,7 @@ class Checkpoints:
 
     def _watch_folder(self, module: Any, name: str, kind: str) -> None:
         note = functools.partial(self._note_folder, kind, f"torch.distributed.checkpoint.{name}")
-        watched = self._folders.timed(getattr(module, name), note, before=moved_bytes)
+        watched = self._folders.timed(getattr(module, name), note, before=self._tracer.moved_bytes)
         setattr(module, name, watched)
 
     def _note_file(self, kind: str, name: str, place: int, call: Call) -> None:
@@ -61,9 +58,9 @@ class Checkpoints:
     def _note_folder(self, kind: str, name: str, call: Call) -> None:
         port = call.named.get("storage_reader") or call.named.get("storage_writer")
         file = path_of(call.named.get("checkpoint_id") or getattr(port, "path", None))
-        before, after = call.before, moved_bytes()
-        moved = after[kind] - before[kind] if before and after else None
-        self._tracer.record(kind, call.began, call.took, name=name, file=file, bytes=moved)
+        before, after = call.before, self._tracer.moved_bytes()
+        moved = after[kind == SAVE] - before[kind == SAVE]
+        self._tracer.record(kind, call.began, call.took, name=name, file=file, bytes=moved or None)
 
 
 def path_of(target: Any) -> str | None:
@@ -82,13 +79,3 @@ def size_of(path: str | os.PathLike[str]) -> int | None:
         return Path(path).stat().st_size
     except OSError:
         return None
-
-
-def moved_bytes() -> dict[str, int]:
-    """Return what this process read and wrote so far, by the kind of event; empty: not known."""
-    try:
-        told = Path("/proc/self/io").read_text()
-    except OSError:
-        return {}
-    moved = {letter: int(nbytes) for letter, nbytes in _MOVED.findall(told)}
-    return {READ: moved["r"], SAVE: moved["w"]}

@@ -30,7 +30,8 @@ _CODE_FOLDERS = ("/site-packages/", "/dist-packages/")
 _CODE_SUFFIXES = (".py", ".pyc", ".pth", ".pyi")
 _LARGEST_BUFFER = 8 << 20
 _BUFFERS_GREW = (3, 14)
-_MODES = {"r": "r", "w": "w", "x": "x", "a": "a"}
+_BINARY_MODES = ("rb", "wb", "ab", "xb")
+_TEXT_MODES = ("r", "w", "a", "x", "rt", "wt", "at", "xt")
 
 
 def watch_open(tracer: Tracer) -> None:
@@ -45,6 +46,7 @@ class _Open:
 
     def __init__(self, real: Callable[..., Any], tracer: Tracer) -> None:
         functools.update_wrapper(self, real)
+        self.__module__ = "io"
         self._real = real
         self._tracer = tracer
         self._watcher = Watcher("files")
@@ -60,14 +62,14 @@ class _Open:
         closefd: bool = True,
         opener: Any = None,
     ) -> Any:
-        if not _is_watched(file, mode, buffering, encoding):
+        if not _is_watched(file, mode, buffering, (encoding, errors, newline)):
             return self._real(file, mode, buffering, encoding, errors, newline, closefd, opener)
         began = time.perf_counter_ns()
         raw = _WatchedFile(file, mode[0], closefd, opener)
         try:
             self._watcher.try_to(raw.begin, self._tracer, self._watcher, began)
             buffered = _buffered(raw, mode, buffering)
-            if "b" in mode:
+            if mode in _BINARY_MODES:
                 return buffered
             text = io.TextIOWrapper(buffered, encoding, errors, newline)
             text.mode = mode  # type: ignore[misc]
@@ -75,6 +77,9 @@ class _Open:
             raw.close()
             raise
         return text
+
+    def __reduce__(self) -> str:
+        return "open"
 
 
 class _WatchedFile(io.FileIO):
@@ -192,26 +197,27 @@ class _Run:
         )
 
     def _record(self) -> None:
-        self._tracer.record(
-            "request",
+        self._tracer.record_request(
             self._began,
             self._took,
             name="write" if self._is_write else "read",
             file=self._file,
             offset=self._offset,
-            bytes=self._bytes,
+            nbytes=self._bytes,
             is_write=self._is_write,
             count=self._count if self._count > 1 else None,
         )
 
 
-def _is_watched(file: Any, mode: Any, buffering: Any, encoding: Any) -> bool:
-    """Tell whether a call opens data by name, in a way that is watched."""
-    if not isinstance(mode, str) or mode.rstrip("bt") not in _MODES or len(mode) > 2:
+def _is_watched(file: Any, mode: Any, buffering: Any, of_text: tuple[Any, ...]) -> bool:
+    """Tell whether a call opens data by name, in one of the usual ways."""
+    if mode not in _BINARY_MODES and mode not in _TEXT_MODES:
         return False
-    if buffering != -1 and (buffering <= 1 or "b" not in mode):
+    if buffering != -1 and (mode in _TEXT_MODES or buffering <= 1):
         return False
-    if encoding is None and "b" not in mode and sys.flags.warn_default_encoding:
+    if mode in _BINARY_MODES and of_text != (None, None, None):
+        return False
+    if mode in _TEXT_MODES and sys.flags.warn_default_encoding:
         return False
     try:
         path = os.fsdecode(file)
@@ -226,7 +232,7 @@ def _is_watched(file: Any, mode: Any, buffering: Any, encoding: Any) -> bool:
 
 def _buffered(raw: _WatchedFile, mode: str, buffering: int) -> Any:
     if buffering == -1:
-        buffering = raw._blksize  # type: ignore[attr-defined]
+        buffering = getattr(raw, "_blksize", io.DEFAULT_BUFFER_SIZE)
         if sys.version_info >= _BUFFERS_GREW:
             buffering = max(min(buffering, _LARGEST_BUFFER), io.DEFAULT_BUFFER_SIZE)
     kind = io.BufferedReader if mode[0] == "r" else io.BufferedWriter

@@ -152,26 +152,26 @@ class _Loads:
     def _record_parts(
         self, took: int, tally: Tally, took_of_thread: Reading, place: dict[str, Any]
     ) -> None:
-        read_bytes, cpu_ns = took_of_thread.read_bytes, took_of_thread.cpu_ns
         parts = parts_of(
             Seen(
                 took_ns=took,
                 opening_ns=tally.opening_ns,
                 reading_ns=tally.reading_ns,
                 collating_ns=self._collating_ns,
-                cpu_ns=None if cpu_ns is None else cpu_ns + (took_of_thread.cpu_wait_ns or 0),
-                unseen_bytes=None if read_bytes is None else max(0, read_bytes - tally.read_bytes),
+                cpu_ns=took_of_thread.cpu_ns + (took_of_thread.cpu_wait_ns or 0),
+                unseen_bytes=max(0, (took_of_thread.read_bytes or 0) - tally.read_bytes),
             )
         )
         counted = {
-            "metadata": (parts.metadata, tally.opens),
-            "retrieval": (parts.retrieval, tally.reads),
-            "transformation": (parts.transformation, self._samples),
-            "overhead": (parts.overhead, 1),
+            "metadata": (parts.metadata, tally.opens, "open"),
+            "retrieval": (parts.retrieval, tally.reads, self._name),
+            "transformation": (parts.transformation, self._samples, self._name),
+            "overhead": (parts.overhead, 1, self._name),
         }
-        for kind, (part, count) in counted.items():
+        for kind, (part, count, name) in counted.items():
             if part:
-                self._tracer.record(kind, self._began, part, count=count or None, **place)
+                named = {**place, "name": name}
+                self._tracer.record(kind, self._began, part, count=count or None, **named)
 
     def _record_slowest(self, place: dict[str, Any]) -> None:
         """Record the slowest sample of a batch, if anything names it."""
@@ -223,7 +223,7 @@ class _Samples:
 def _difference(before: Reading, after: Reading) -> Reading:
     read_bytes = _less(after.read_bytes, before.read_bytes)
     return Reading(
-        cpu_ns=_less(after.cpu_ns, before.cpu_ns),
+        cpu_ns=after.cpu_ns - before.cpu_ns,
         cpu_wait_ns=_less(after.cpu_wait_ns, before.cpu_wait_ns),
         read_bytes=None if read_bytes is None else max(0, read_bytes - _METER_BYTES),
     )

@@ -19,11 +19,11 @@ class Seen:
     collating_ns: int
     """Making a batch of samples [ns]."""
 
-    cpu_ns: int | None
-    """CPU the loading thread took, and how long it waited for one [ns]; None: not known."""
+    cpu_ns: int
+    """CPU the loading thread took, and how long it waited for one [ns]."""
 
-    unseen_bytes: int | None
-    """Read by the thread without a hook that saw it [bytes]; None: not known."""
+    unseen_bytes: int
+    """Read by the thread without a hook that saw it, as far as is known [bytes]."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,11 +41,10 @@ def parts_of(seen: Seen) -> Parts:
 
     What is neither opening nor reading is transformation while the thread computed, and collating
     is overhead. What it slept is retrieval where bytes came in that no hook saw (a decoder's own
-    reading), else overhead (locks, sockets, other threads). Where the kernel tells no CPU time,
-    it counts as computing.
+    reading), else overhead (locks, sockets, other threads).
     """
     work = max(0, seen.took_ns - seen.opening_ns - seen.reading_ns)
-    computed = work if seen.cpu_ns is None else min(work, seen.cpu_ns)
+    computed = min(work, seen.cpu_ns)
     slept = work - computed
     collating = min(seen.collating_ns, computed)
     slept_reading = slept if seen.unseen_bytes else 0

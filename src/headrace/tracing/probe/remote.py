@@ -68,28 +68,25 @@ class RemoteFiles:
 
     def _note_request(self, name: str, protocol: str, call: Call) -> None:
         paths = call.arguments[0] if call.arguments else next(iter(call.named.values()))
-        is_one, is_write = isinstance(paths, str), name in _WRITES
+        is_write = name in _WRITES
         self._record(
             call,
+            nbytes=_size(call.arguments[1:2] if is_write else call.result),
+            is_write=is_write,
             name=name,
             file=_url(protocol, paths),
-            bytes=_size(call.arguments[1:2] if is_write else call.result),
-            is_write=is_write,
-            count=None if is_one else len(paths),
+            count=None if isinstance(paths, str) else len(paths),
         )
 
     def _watch_cache(self, file: Any) -> None:
         """Watch what a buffered file asks storage for."""
-        url = _url(_protocols(file.fs)[0], file.path)
         if hasattr(file, "cache"):
-            note = functools.partial(self._note_range, url)
+            note = functools.partial(self._note_range, _url(_protocols(file.fs)[0], file.path))
             file.cache.fetcher = self._watcher.timed(file.cache.fetcher, note)
 
     def _note_range(self, url: str | None, call: Call) -> None:
-        self._record(
-            call, name="read", file=url, offset=call.arguments[0], bytes=_size(call.result),
-            is_write=False,
-        )  # fmt: skip
+        nbytes, offset = _size(call.result), call.arguments[0]
+        self._record(call, nbytes=nbytes, is_write=False, name="read", file=url, offset=offset)
 
     def _watch_file(self, opened: Any, url: str | None) -> None:
         """Watch what was opened, where it is no buffered file: those are watched already."""
@@ -102,17 +99,19 @@ class RemoteFiles:
                 setattr(file, name, self._watcher.timed(getattr(file, name), note))
 
     def _note_transfer(self, name: str, url: str | None, call: Call) -> None:
-        is_count = isinstance(call.result, int)
-        nbytes = call.result if is_count else _size(call.result)
+        nbytes = call.result if isinstance(call.result, int) else _size(call.result)
         if nbytes:
-            is_write = name == "write"
-            self._record(call, name=name, file=url, bytes=nbytes, is_write=is_write)
+            self._record(call, nbytes=nbytes, is_write=name == "write", name=name, file=url)
 
-    def _record(self, call: Call, **columns: Any) -> None:
+    def _record(
+        self, call: Call, *, nbytes: int | None, is_write: bool, file: str | None, **columns: Any
+    ) -> None:
         tally = self._tracer.tallies.current
-        if tally is not None and not columns["is_write"]:
-            tally.fetched(columns["file"], call.took, columns["bytes"] or 0)
-        self._tracer.record("request", call.began, call.took, **columns)
+        if tally is not None and not is_write:
+            tally.fetched(file, call.took, nbytes or 0)
+        self._tracer.record_request(
+            call.began, call.took, nbytes=nbytes, is_write=is_write, file=file, **columns
+        )
 
 
 def _protocols(system: Any) -> tuple[str, ...]:

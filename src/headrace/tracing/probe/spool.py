@@ -39,7 +39,7 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler, or a destructor, may come in between
         self._file: int | None = None
         self._number = self._nbytes = self._lost = 0
         os.register_at_fork(after_in_child=self._begin_anew)
@@ -86,7 +86,7 @@ class Spool:
 
     def _begin_anew(self) -> None:
         """Leave the parent's file to the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._file is not None:
             os.close(self._file)
         self._file = None

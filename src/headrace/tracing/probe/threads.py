@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from dataclasses import dataclass
 
 _READ_BYTES = 256
@@ -13,7 +14,7 @@ _READ_BYTES = 256
 class Reading:
     """What a thread took since it began; None: the kernel does not tell."""
 
-    cpu_ns: int | None
+    cpu_ns: int
     cpu_wait_ns: int | None
     """How long it could have run but for other threads [ns]."""
 
@@ -33,7 +34,7 @@ class ThreadMeter:
         scheduled = files.schedule.numbers()
         transferred = files.transfer.numbers()
         return Reading(
-            cpu_ns=scheduled[0] if scheduled else None,
+            cpu_ns=time.thread_time_ns(),
             cpu_wait_ns=scheduled[1] if len(scheduled) > 1 else None,
             read_bytes=transferred[0] if transferred else None,
         )

@@ -21,6 +21,7 @@ PARENT_VARIABLE = "HEADRACE_TRACE_PARENT"
 PHASE_VARIABLE = "HEADRACE_PHASE"
 """Environment variable that says what a process is at; a companion evaluation sets it."""
 
+_FORK_SERVER = "multiprocessing.forkserver"
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
@@ -137,8 +138,11 @@ class Tracer:
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
+        self._counting = threading.RLock()
+        self._moved = [0, 0]
         self.tallies = Tallies()
         self.standing = inherited_standing()
+        os.register_at_fork(after_in_child=self._begin_fork)
         self.has_loader = False
         """Whether the program's steps are those of a loop over a DataLoader."""
 
@@ -160,11 +164,28 @@ class Tracer:
         event["phase"] = self.standing.phase
         self._spool.write(event)
 
+    def record_request(
+        self, began: int, took: int, *, nbytes: int | None, is_write: bool, **columns: Any
+    ) -> None:
+        """Record a request to storage, or several as one event."""
+        with self._counting:
+            self._moved[is_write] += nbytes or 0
+        self.record("request", began, took, bytes=nbytes, is_write=is_write, **columns)
+
+    def moved_bytes(self) -> tuple[int, int]:
+        """Return what all requests so far read, and what they wrote [bytes]."""
+        return self._moved[False], self._moved[True]
+
     def begin_steps(self, *, has_loader: bool) -> None:
         """Take note that the program is at its steps."""
         self.has_loader = self.has_loader or has_loader
         if self.standing.phase == "initialisation":
             self.standing.phase = "iteration"
+
+    def _begin_fork(self) -> None:
+        """Forget which batch comes next where a server forks for others: it does not know."""
+        if any(_FORK_SERVER in word for word in sys.orig_argv):
+            self.standing.step = self.standing.epoch = None
 
     def publish(self) -> None:
         """Let processes that are spawned from now on know what this one is at."""
