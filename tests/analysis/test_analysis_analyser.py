@@ -14,7 +14,7 @@ import pytest
 from analysis_events import random_batch
 
 from headrace.analysis.analyser import Analyser
-from headrace.analysis.figures import Analysis, Checkpoints, JobFigures, Spread
+from headrace.analysis.figures import Analysis, Checkpoints, JobFigures, Loading, Spread
 from headrace.analysis.warmup import WarmUp
 from headrace.core.errors import CallerError
 from headrace.trace.events import PARTS, Event, Kind, batch_of
@@ -235,6 +235,7 @@ def test_stragglers_are_named_by_host_file_and_suffix() -> None:
     for one in events:
         means[one.host].append((one.duration_ns or 0) / S)
     mean_of_hosts = np.mean([np.mean(values) for values in means.values()])
+    assert stragglers.gap_s is not None
     assert stragglers.gap_s == pytest.approx(np.mean(means["h3"]) - mean_of_hosts)
 
 
@@ -255,6 +256,29 @@ def test_few_loads_accuse_nobody() -> None:
     assert loading is not None and loading.stragglers is not None
     assert loading.stragglers.slowest_host == "h14"
     assert not loading.stragglers.hosts and not loading.stragglers.files
+
+
+def test_one_host_is_no_straggler_and_its_slow_files_are_named_all_the_same() -> None:
+    def loading(seconds_of_slow: float) -> Loading:
+        found = of(
+            event(
+                Kind.LOAD,
+                number,
+                seconds_of_slow if number % 50 == 0 else 1,
+                host="h",
+                sample="s",
+                file="slow.mp4" if number % 50 == 0 else f"{number}.jpg",
+            )
+            for number in range(2_000)
+        ).loading
+        assert found is not None
+        return found
+
+    assert loading(1).stragglers is None
+    slow = loading(9).stragglers
+    assert slow is not None
+    assert (slow.slowest_host, slow.gap_s, slow.hosts) == (None, None, ())
+    assert [one.name for one in (*slow.files, *slow.kinds)] == ["slow.mp4", ".mp4"]
 
 
 def checkpoints(*events: Event) -> Checkpoints:

@@ -136,7 +136,7 @@ def sizes(job: JobFigures) -> Iterator[Figure]:
 def hosts(job: JobFigures) -> Iterator[Figure]:
     """Yield how much slower than others the hosts are that stand out."""
     found = job.loading and job.loading.stragglers
-    if not found or not found.hosts:
+    if not found or found.mean_s is None or found.gap_s is None or not found.hosts:
         return
     slow = [
         plots.Bar(label=shortened(one.name), parts=(("slow host", plots.ALARM, one.mean_s),))

@@ -54,14 +54,20 @@ class Suspect(Figures, frozen=True, kw_only=True):
 
 
 class Stragglers(Figures, frozen=True, kw_only=True):
-    """How far the slowest host is from the mean."""
+    """What makes loads slow."""
 
-    slowest_host: str
-    slowest_mean_s: float
-    mean_s: float
+    slowest_host: str | None = None
+    """None, and so are the next three, where the trace does not tell two hosts apart."""
+
+    slowest_mean_s: float | None = None
+    """Mean latency of its loads [s]."""
+
+    mean_s: float | None = None
     """Mean over hosts of their mean loading latency [s]."""
 
-    gap_s: float
+    gap_s: float | None = None
+    """How far the slowest host is from that [s]."""
+
     hosts: tuple[Suspect, ...] = ()
     files: tuple[Suspect, ...] = ()
     kinds: tuple[Suspect, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -69,25 +70,28 @@ class SlowLoads:
             self._keep(table)
 
     def stragglers(self, named: SlowLoads) -> Stragglers | None:
-        """Return who is slow; None where no load names its host.
+        """Return who is slow; None where there is one host alone and nothing else stands out.
 
         Args:
             named: Loads that name files, which are those of samples where these are loads of
                 batches.
         """
-        means = [(name, ns / loads) for name, ns, loads in self._groups("host")]
-        if not means:
-            return None
-        slowest, slowest_ns = max(means, key=lambda one: (one[1], one[0]))
-        mean_ns = sum(ns for _, ns in means) / len(means)
-        return Stragglers(
+        means = [(ns / loads, name) for name, ns, loads in self._groups("host")]
+        suspects = Stragglers(
+            hosts=self.suspects("host"),
+            files=named.suspects("file"),
+            kinds=named.suspects("sort"),
+        )
+        if len(means) < 2:
+            return suspects if suspects != Stragglers() else None
+        slowest_ns, slowest = max(means)
+        mean_ns = sum(ns for ns, _ in means) / len(means)
+        return msgspec.structs.replace(
+            suspects,
             slowest_host=slowest,
             slowest_mean_s=slowest_ns / NS_PER_S,
             mean_s=mean_ns / NS_PER_S,
             gap_s=(slowest_ns - mean_ns) / NS_PER_S,
-            hosts=self.suspects("host"),
-            files=named.suspects("file"),
-            kinds=named.suspects("sort"),
         )
 
     def suspects(self, trait: str) -> tuple[Suspect, ...]:

@@ -207,15 +207,11 @@ def stragglers_table(found: Stragglers) -> Iterator[Table]:
         )
         for one in suspects
     ]
-    slowest = (
-        f"The slowest host is {shortened(found.slowest_host)}: {seconds(found.slowest_mean_s)} a "
-        f"load, {seconds(found.gap_s)} more than the mean of hosts, {seconds(found.mean_s)}."
-    )
     yield Table(
         title="Stragglers",
         columns=("", "a load", "others", "of the slowest percent"),
         rows=tuple(rows) or (("none", UNKNOWN, UNKNOWN, UNKNOWN),),
-        note=slowest,
+        note=_gap(found),
     )
 
 
@@ -355,6 +351,15 @@ def _checkpoints(found: Checkpoints) -> tuple[str, ...]:
 
 def _suspect(one: Suspect) -> tuple[str, str, str]:
     return seconds(one.mean_s), seconds(one.others_mean_s), percent(one.share)
+
+
+def _gap(found: Stragglers) -> str:
+    if found.slowest_host is None or found.slowest_mean_s is None:
+        return ""
+    return (
+        f"The slowest host is {shortened(found.slowest_host)}: {seconds(found.slowest_mean_s)} a "
+        f"load, {seconds(found.gap_s or 0.0)} more than the mean of hosts."
+    )
 
 
 def _culprits(finding: Finding) -> tuple[tuple[str, Sequence[str]], ...]:
