@@ -173,11 +173,11 @@ def test_storage_that_hangs_ends_the_loop_once_no_quota_is_the_reason(
         raise StorageError("released")
 
     monkeypatch.setattr(Maker, "make", hang)
+    begin = time.monotonic()  # a loader asks as soon as it is made
     with (
         faking(agent) as agents,
         loading(dataset, pipeline=pipeline, agents=agents, timeout_s=TIMEOUT_S, **QUICK) as loader,
     ):
-        begin = time.monotonic()
         with pytest.raises(DeadlineError, match="step 0"):
             next(iter(loader))
         assert 3 * TIMEOUT_S - 0.1 < time.monotonic() - begin < 3 * TIMEOUT_S + 1.5
