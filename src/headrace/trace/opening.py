@@ -12,9 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError, StorageError
+from headrace.trace.batches import joined
 from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
 from headrace.trace.importers.dftracer import DFTracer
-from headrace.trace.importers.eventparquet import EventParquet
+from headrace.trace.importers.eventparquet import EventParquet, about
 from headrace.trace.importers.segments import Segments, host_of
 from headrace.trace.skew import ClockEvidence, Clocks
 
@@ -86,9 +87,9 @@ class Trace:
             batches = source.importer.read(source.path, self.notes, advanced)
             try:
                 if source.host is None:
-                    yield from _joined(batches)
+                    yield from joined(batches, BATCH_EVENTS)
                 else:
-                    yield from map(clocks.corrected, _joined(batches))
+                    yield from map(clocks.corrected, joined(batches, BATCH_EVENTS))
             except CorruptDataError as error:
                 failures.append(error)
                 self.notes.problem(str(error))
@@ -104,7 +105,9 @@ class Trace:
         evidence, passed_over = ClockEvidence(), Notes()
         for source in self._clocked():
             with suppress(CorruptDataError):  # reading events will say so
-                for batch in _joined(source.importer.read(source.path, passed_over, advanced)):
+                for batch in joined(
+                    source.importer.read(source.path, passed_over, advanced), BATCH_EVENTS
+                ):
                     evidence.add(batch)
         clocks = evidence.result()
         if clocks.unknown:
@@ -165,7 +168,11 @@ def _of_file(path: Path) -> Source:
 
 
 def _source(path: Path, importer: Importer, head: bytes) -> Source:
-    host = host_of(head) if isinstance(importer, Segments) else None
+    host = None
+    if isinstance(importer, Segments):
+        host = host_of(head)
+    elif isinstance(importer, EventParquet):
+        host = about(path).host
     return Source(path, importer, path.stat().st_size, host)
 
 
@@ -176,7 +183,13 @@ def _in_directory(folder: Path, notes: Notes) -> Iterator[Source]:
         files = (path for path in folder.rglob("*") if path.is_file())
         yield Source(folder, importer, sum(path.stat().st_size for path in files))
         return
-    for path in _listed(folder):
+    listed = _listed(folder)
+    replaced = {
+        name for path in listed if path.suffix == ".parquet" for name in about(path).replaces
+    }
+    for path in listed:
+        if path.name in replaced:
+            continue
         if path.is_dir():
             yield from _in_directory(path, notes)
         elif path.is_file():
@@ -228,17 +241,3 @@ def _described(head: bytes) -> str:
 def _known() -> str:
     names = dict.fromkeys(one.name for one in IMPORTERS)
     return f"traces are those of {', '.join(names)}"
-
-
-def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of a useful size: recorders write twice a second, however little."""
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if rows + batch.num_rows > BATCH_EVENTS and held:
-            yield pa.concat_batches(held)
-            held, rows = [], 0
-        held.append(batch)
-        rows += batch.num_rows
-    if rows:
-        yield pa.concat_batches(held)

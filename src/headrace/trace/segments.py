@@ -24,12 +24,14 @@ ORIGIN_KEY = b"headrace.origin"
 """Under which a segment's metadata says who wrote it (JSON)."""
 
 LOST_KEY = b"headrace.lost"
-"""Under which a segment's metadata says how many events are missing before it."""
+"""Under which a file's metadata says how many events are missing before it."""
 
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _END_MARK_BYTES = 8
-_UNNAMEABLE = re.compile(r"[^A-Za-z0-9_.]+")
-_NAME_LETTERS = 64
+_UNNAMEABLE = re.compile(r"[^A-Za-z0-9_.-]+")
+_NAME_LETTERS = 160
+_HOST_LETTERS = 64
+_ROLE_LETTERS = 32
 _QUIET_S = 60.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
@@ -148,26 +150,31 @@ def _try_lock(file: int, kind: int) -> bool | None:
     return False
 
 
+def free_path(folder: Path, stem: str, suffix: str) -> Path:
+    """Return a path for a file whose name begins so and ends so, after all that are there."""
+    stem = _UNNAMEABLE.sub("_", stem)[:_NAME_LETTERS]
+    numbers = (_number(path, suffix) for path in folder.glob(f"{stem}-*{suffix}"))
+    return folder / f"{stem}-{1 + max(numbers, default=0):06}{suffix}"
+
+
 def _stem(origin: Origin) -> str:
     parts = [
-        origin.host or "host",
-        origin.role,
+        (origin.host or "host")[:_HOST_LETTERS],
+        origin.role[:_ROLE_LETTERS],
         *([] if origin.rank is None else [f"rank{origin.rank}"]),
         f"pid{origin.pid}",
     ]
-    return "-".join(_UNNAMEABLE.sub("_", part)[:_NAME_LETTERS] for part in parts)
+    return "-".join(parts)
 
 
 def _create(folder: Path, stem: str) -> tuple[Path, int]:
     """Create a file of a number that is free: another host may have its name and process id."""
-    number = 1 + max((_number(path) for path in folder.glob(f"{stem}-*{SUFFIX}")), default=0)
     while True:
-        path = folder / f"{stem}-{number:06}{SUFFIX}"
+        path = free_path(folder, stem, SUFFIX)
         with suppress(FileExistsError):
             return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        number += 1
 
 
-def _number(path: Path) -> int:
-    digits = path.name.removesuffix(SUFFIX).rpartition("-")[2]
+def _number(path: Path, suffix: str) -> int:
+    digits = path.name.removesuffix(suffix).rpartition("-")[2]
     return int(digits) if digits.isdigit() else 0

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.errors import StorageError
+from headrace.trace.batches import joined
 
 RUN_EVENTS = 1 << 20
 """Events that are sorted in memory at once, about 200 MB."""
@@ -31,7 +32,7 @@ def sorted_events(batches: Iterable[pa.RecordBatch], scratch: Path) -> Iterator[
     Raises:
         StorageError: the scratch folder cannot be written.
     """
-    runs = _runs(batches)
+    runs = map(_sorted, joined(batches, RUN_EVENTS))
     first = next(runs, None)
     second = next(runs, None)
     if first is not None and second is None:
@@ -44,21 +45,7 @@ def sorted_events(batches: Iterable[pa.RecordBatch], scratch: Path) -> Iterator[
             raise StorageError(f"cannot sort the trace in {scratch}: {error}") from error
 
 
-def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    held: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        held.append(batch)
-        rows += batch.num_rows
-        if rows >= RUN_EVENTS:
-            yield _sorted(held)
-            held, rows = [], 0
-    if rows:
-        yield _sorted(held)
-
-
-def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    batch = pa.concat_batches(batches)
+def _sorted(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.take(pc.sort_indices(batch.column("begin_ns")))
 
 
@@ -102,4 +89,4 @@ class _Run:
 def _merged(runs: list[_Run]) -> Iterator[pa.RecordBatch]:
     while runs := [run for run in runs if run.batch.num_rows]:
         until_ns = min(run.last_ns for run in runs)
-        yield _sorted([run.take(until_ns) for run in runs])
+        yield _sorted(pa.concat_batches([run.take(until_ns) for run in runs]))

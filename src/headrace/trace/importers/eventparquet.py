@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -13,7 +14,23 @@ from headrace.trace.events import SCHEMA_KEY
 from headrace.trace.importer import BATCH_EVENTS, Notes
 from headrace.trace.importers.conform import conformed, require_version
 
+ABOUT_KEY = b"headrace.about"
+"""Under which a file's metadata says more of its events (JSON)."""
+
 _MAGIC = b"PAR1"
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file's metadata says of its events."""
+
+    host: str | None = None
+    """Whose clock told their times; null: they are by one clock, or it is not known."""
+
+    lost_events: int = 0
+    """That are missing before them."""
+
+    replaces: tuple[str, ...] = ()
+    """Segments beside the file that it holds, so that they are not to be read as well."""
 
 
 class EventParquet:
@@ -33,7 +50,7 @@ class EventParquet:
     def read(
         self,
         path: Path,
-        notes: Notes,  # noqa: ARG002 - it is whole or unreadable
+        notes: Notes,
         advanced: Callable[[int], None],
     ) -> Iterator[pa.RecordBatch]:
         """Yield the events.
@@ -45,6 +62,7 @@ class EventParquet:
         try:
             with pq.ParquetFile(path) as file:
                 require_version(file.schema_arrow, path)
+                notes.lost_events += about(path).lost_events
                 per_event = path.stat().st_size / max(file.metadata.num_rows, 1)
                 for batch in file.iter_batches(batch_size=BATCH_EVENTS):
                     yield conformed(batch, path)
@@ -53,3 +71,12 @@ class EventParquet:
             raise CorruptDataError(f"{path} is no whole Parquet file: {error}") from error
         except OSError as error:
             raise StorageError(f"cannot read the trace {path}: {error}") from error
+
+
+def about(path: Path) -> About:
+    """Return what a file says of its events; nothing, where it is damaged."""
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+        return msgspec.json.decode(metadata.get(ABOUT_KEY, b"{}"), type=About)
+    except (pa.ArrowException, OSError, msgspec.DecodeError):
+        return About()
