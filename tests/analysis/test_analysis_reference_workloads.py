@@ -29,7 +29,7 @@ RANKS, STEPS = 256, 50
 @cache
 def analysed(name: str) -> JobFigures:
     analyser = Analyser()
-    for batch, _ in Synthesis(find_model(name), ranks=RANKS, steps=STEPS, seed=1).batches():
+    for batch in Synthesis(find_model(name), ranks=RANKS, steps=STEPS, seed=1).batches():
         analyser.add(batch)
     (job,) = analyser.result(format_name="headrace", notes=Notes()).jobs
     return job

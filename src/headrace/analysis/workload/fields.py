@@ -16,6 +16,8 @@ from headrace.analysis.workload.normal import normal_scores
 _NOBODY = np.zeros(1, np.int64)
 """Stands for all ranks where they share one number."""
 
+_NONE = np.empty(0, np.int64)
+
 NS_PER_S = 1e9
 
 
@@ -23,7 +25,14 @@ class Field:
     """A quantity of each rank in each step: its scores, linked through hosts and steps."""
 
     def __init__(
-        self, name: str, quantity: Quantity, noise: Noise, *, hosts: Ints, steps: int
+        self,
+        name: str,
+        quantity: Quantity,
+        noise: Noise,
+        *,
+        hosts: Ints,
+        steps: int,
+        usual: Ints = _NONE,
     ) -> None:
         """Draw what hosts and steps share.
 
@@ -33,11 +42,13 @@ class Field:
             noise: Of the trace.
             hosts: The host of each rank, from 0 on.
             steps: That will be asked for.
+            usual: Hosts that are neither slower nor faster than the mean.
         """
         self.curve = Curve(quantity.distribution, quantity.zero_share)
         self._name, self._noise, self._hosts = name, noise, hosts
         count = int(hosts.max()) + 1
         self._of_hosts = math.sqrt(quantity.host_share) * even_scores(noise, f"{name}/host", count)
+        self._of_hosts[usual] = 0.0
         self._of_steps = math.sqrt(quantity.step_share) * _chained(
             noise.normals(f"{name}/step", np.arange(steps), _NOBODY)[:, 0],
             quantity.autocorrelation,

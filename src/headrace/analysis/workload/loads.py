@@ -24,9 +24,11 @@ class Loads:
         self, load: Load, noise: Noise, *, hosts: Ints, ranks_per_host: int, steps: int
     ) -> None:
         self._load, self._noise, self._ranks = load, noise, hosts.size
-        self._seconds = Field("load", load.seconds, noise, hosts=hosts, steps=steps)
-        _require_hosts(load.stragglers, hosts=int(hosts[-1]) + 1, ranks_per_host=ranks_per_host)
-        self._factors = _host_factors(load.stragglers, noise, int(hosts[-1]) + 1)[hosts]
+        count = int(hosts[-1]) + 1
+        _require_hosts(load.stragglers, hosts=count, ranks_per_host=ranks_per_host)
+        slow = shuffled(noise, "load/straggler", count)[: len(load.stragglers)]
+        self._factors = _host_factors(load.stragglers, slow, count)[hosts]
+        self._seconds = Field("load", load.seconds, noise, hosts=hosts, steps=steps, usual=slow)
         self._bytes = LinkedField("load/bytes", load.bytes, noise) if load.bytes else None
         self._parts = {
             Kind(kind): LinkedField(f"load/{kind}", part, noise)
@@ -131,11 +133,11 @@ def _require_hosts(stragglers: tuple[float, ...], *, hosts: int, ranks_per_host:
         )
 
 
-def _host_factors(stragglers: tuple[float, ...], noise: Noise, hosts: int) -> Floats:
+def _host_factors(stragglers: tuple[float, ...], slow: Ints, hosts: int) -> Floats:
     """Return what the loads of each host are multiplied by; on average that is 1."""
     others = hosts - len(stragglers)
     factors = np.full(hosts, (hosts - sum(stragglers)) / others if others else 1.0)
-    factors[shuffled(noise, "load/straggler", hosts)[: len(stragglers)]] = stragglers
+    factors[slow] = stragglers
     return factors
 
 

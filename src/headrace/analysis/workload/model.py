@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
-from headrace.analysis.workload.distributions import Distribution, Positive, Share
+from headrace.analysis.workload.distributions import Curve, Distribution, Positive, Share
+from headrace.analysis.workload.normal import normal_scores
 from headrace.core.errors import CallerError, ConfigError
 from headrace.core.keys import key_hint
 from headrace.report.toml import parse_toml, read_toml
+from headrace.trace.events import PARTS
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
 Correlation: TypeAlias = Annotated[float, Meta(ge=-1, le=1)]
@@ -55,6 +58,17 @@ class Quantity(Values, frozen=True, kw_only=True):
                 "all of the variance; lower one"
             )
 
+    @property
+    def mean(self) -> float:
+        """Return the mean of all values, zeros included [s]."""
+        return self.distribution.average() * (1.0 - self.zero_share)
+
+    def quantiles(self, levels: tuple[float, ...]) -> list[float]:
+        """Return the values that are not exceeded with each probability [s]."""
+        curve = Curve(self.distribution, self.zero_share)
+        values: list[float] = curve(normal_scores(np.array(levels))).tolist()
+        return values
+
 
 class Linked(Values, frozen=True, kw_only=True):
     """A quantity that goes along with another one."""
@@ -84,8 +98,13 @@ class Load(Values, frozen=True, kw_only=True):
     bytes: Linked | None = None
     """Linked to the load's time."""
 
-    parts: dict[Literal["metadata", "retrieval", "transformation", "overhead"], Linked] = {}
+    parts: dict[str, Linked] = {}
     """Seconds of each part of a load, linked to the load's time."""
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if part not in PARTS:
+                raise ConfigError(f"load.parts: unknown part {part!r}; {key_hint(part, PARTS)}")
 
 
 class Files(Values, frozen=True, kw_only=True):
@@ -179,6 +198,11 @@ class Model(Values, frozen=True, kw_only=True):
                 raise ConfigError(f"{name}.period_steps is not given; say every how many steps")
         if self.evaluation is not None and self.evaluation.blocks:
             raise ConfigError("evaluation.blocks: training does not wait for it; set it to false")
+
+    def transfers(self) -> dict[str, Transfer]:
+        """Return those that there are, by name."""
+        found: dict[str, Transfer | None] = {name: getattr(self, name) for name in TRANSFERS}
+        return {name: one for name, one in found.items() if one is not None}
 
 
 def shipped_models() -> tuple[Model, ...]:

@@ -7,7 +7,7 @@ the loop gets its batch. What a model does not hold is not in the trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -54,19 +54,20 @@ class Synthesis:
         self._loop = _Loop(model, noise, hosts=hosts, steps=self.steps)
         self._occurrences = tuple(occurrences(model, noise, ranks=self.ranks, steps=self.steps))
 
-    def batches(self) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield events with the columns of the schema, and how many steps are made by then.
+    def batches(self, advanced: Callable[[int], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
+        """Yield events with the columns of the schema, about in the order of time; once.
 
-        Their order is about that of time.
+        Args:
+            advanced: Called with the number of steps that were made since the last call.
         """
         for one in self._occurrences:
             if one.is_first:
-                yield self._carried_out(one, NULL), 0
+                yield self._carried_out(one, NULL)
         block = max(1, BATCH_EVENTS // (self.ranks * self._loop.slots))
         for first in range(0, self.steps, block):
             steps = np.arange(first, min(first + block, self.steps))
-            for batch in self._iterated(steps):
-                yield batch, int(steps[-1]) + 1
+            yield from self._iterated(steps)
+            advanced(steps.size)
 
     def _iterated(self, steps: Ints) -> Iterator[pa.RecordBatch]:
         """Yield the events of some steps, then what came between them."""

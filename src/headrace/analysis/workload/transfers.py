@@ -93,10 +93,8 @@ class Occurrences:
 
 def occurrences(model: Model, noise: Noise, *, ranks: int, steps: int) -> Iterator[Occurrences]:
     """Yield all transfers of a model."""
-    for name in _SORTS:
-        transfer: Transfer | None = getattr(model, name)
-        if transfer is not None:
-            yield Occurrences(name, model, transfer, noise, ranks=ranks, steps=steps)
+    for name, transfer in model.transfers().items():
+        yield Occurrences(name, model, transfer, noise, ranks=ranks, steps=steps)
 
 
 def host_names(prefix: str, hosts: Ints) -> pa.StringArray:

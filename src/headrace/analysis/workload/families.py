@@ -1,0 +1,180 @@
+"""Chooses the family of distributions that is like the data.
+
+Tried in the order of their parameters: a constant; lognormal and gamma, of which the closer one
+is taken; a mixture of two lognormals; quantiles. A family will do if its distribution function is
+never further from the data's than :data:`LEAST_DISTANCE` (or what chance alone makes of so few
+values) and its mean no further from theirs than :data:`MEAN_ERROR`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.analysis.columns import Floats, Ints
+from headrace.analysis.workload.distributions import (
+    LEVELS,
+    WIDEST_SIGMA,
+    Constant,
+    Distribution,
+    Gamma,
+    Lognormal,
+    Mixture,
+    Quantiles,
+)
+
+LEAST_DISTANCE = 0.02
+"""Of two distribution functions, which a family may always have (Kolmogorov's distance)."""
+
+CHANCE = 1.36
+"""Over the root of the count: what chance exceeds in 5 % of the cases (Kolmogorov, Smirnov)."""
+
+MEAN_ERROR = 0.02
+"""Relative, or two standard errors of the data's mean where that is more."""
+
+_SAME = 1e-3
+"""Values that spread no more, relative to their mean, are one."""
+
+_BINS = 1024
+"""Of logarithms, in which a mixture is sought."""
+
+_ROUNDS = 200
+_SHAPES = (0.05, 1e4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    values: Floats
+    """Rising, above 0."""
+
+    times: Ints
+    logs: Floats
+    mean: float
+    mean_error: float
+    """Largest that a family may have."""
+
+    distance: float
+
+    @property
+    def count(self) -> int:
+        return int(self.times.sum())
+
+
+def choose_family(values: Floats, times: Ints) -> Distribution:
+    """Return the distribution that is like the data.
+
+    Args:
+        values: Rising, each once, above 0.
+        times: How often each came.
+    """
+    data = _data(values, times)
+    if values[-1] - values[0] <= _SAME * data.mean:
+        return Constant(mean=data.mean)
+    simple = [one for one in (_lognormal(data), _gamma(data)) if one is not None]
+    found = [one for one in simple if _will_do(one, data)]
+    if found:
+        return min(found, key=lambda one: _distance(one, data))
+    mixture = _mixture(data)
+    return mixture if _will_do(mixture, data) else _quantiles(data)
+
+
+def _data(values: Floats, times: Ints) -> _Data:
+    count = int(times.sum())
+    mean = float(np.average(values, weights=times))
+    variance = float(np.average((values - mean) ** 2, weights=times))
+    return _Data(
+        values=values,
+        times=times,
+        logs=np.log(values),
+        mean=mean,
+        mean_error=max(MEAN_ERROR * mean, 2 * math.sqrt(variance / count)),
+        distance=max(LEAST_DISTANCE, CHANCE / math.sqrt(count)),
+    )
+
+
+def _will_do(family: Distribution, data: _Data) -> bool:
+    error = abs(family.average() - data.mean)
+    return error <= data.mean_error and _distance(family, data) <= data.distance
+
+
+def _distance(family: Distribution, data: _Data) -> float:
+    """Return the largest distance of the distribution functions.
+
+    That of the data is taken in the middle of its steps, for a value may stand for a bin.
+    """
+    until = np.cumsum(data.times)
+    observed = (until - data.times / 2) / until[-1]
+    return float(np.abs(family.levels(data.values) - observed).max())
+
+
+def _lognormal(data: _Data) -> Lognormal:
+    centre = float(np.average(data.logs, weights=data.times))
+    variance = float(np.average((data.logs - centre) ** 2, weights=data.times))
+    return _lognormal_of(centre, math.sqrt(variance))
+
+
+def _lognormal_of(centre: float, sigma: float) -> Lognormal:
+    sigma = min(sigma, WIDEST_SIGMA)
+    return Lognormal(mean=math.exp(centre + sigma**2 / 2), sigma=sigma)
+
+
+def _gamma(data: _Data) -> Gamma | None:
+    """Return the likeliest one (Minka 2002, in closed form); None where its shape is extreme."""
+    gap = math.log(data.mean) - float(np.average(data.logs, weights=data.times))
+    if gap <= 0:
+        return None
+    shape = (3 - gap + math.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
+    return Gamma(mean=data.mean, shape=shape) if _SHAPES[0] <= shape <= _SHAPES[1] else None
+
+
+def _mixture(data: _Data) -> Mixture:
+    """Return the likeliest of some, by expectation maximisation from several beginnings."""
+    counts, edges = np.histogram(data.logs, bins=_BINS, weights=data.times.astype(np.float64))
+    used = counts > 0
+    logs, weights = ((edges[1:] + edges[:-1]) / 2)[used], counts[used] / counts.sum()
+    until = np.cumsum(weights)
+    least = (edges[1] - edges[0]) / 2
+    found = [
+        _expected(logs, weights, (until <= max(split, until[0])).astype(np.float64), least)
+        for split in (0.1, 0.3, 0.5, 0.7, 0.9)
+    ]
+    _, mixture = max(found, key=lambda one: one[0])
+    return mixture
+
+
+def _expected(logs: Floats, weights: Floats, shares: Floats, least: float) -> tuple[float, Mixture]:
+    """Return the likelihood and the mixture that some rounds lead to from the first's shares."""
+    likelihood = -math.inf
+    parts: list[tuple[float, float, float]] = []
+    for _ in range(_ROUNDS):
+        parts = [_moments(logs, weights * one, least) for one in (shares, 1 - shares)]
+        densities = [
+            weight * np.exp(-(((logs - centre) / sigma) ** 2) / 2) / sigma
+            for weight, centre, sigma in parts
+        ]
+        total = np.maximum(densities[0] + densities[1], 1e-300)
+        shares = densities[0] / total
+        before, likelihood = likelihood, float(np.log(total) @ weights)
+        if likelihood - before < 1e-9:
+            break
+    first, second = (_lognormal_of(centre, sigma) for _, centre, sigma in parts)
+    return likelihood, Mixture(weight=min(parts[0][0], 1.0), first=first, second=second)
+
+
+def _moments(logs: Floats, weights: Floats, least: float) -> tuple[float, float, float]:
+    """Return weight, mean and standard deviation of one part; the last is ``least`` or more."""
+    weight = max(float(weights.sum()), 1e-12)
+    centre = float(weights @ logs) / weight
+    variance = float(weights @ (logs - centre) ** 2) / weight
+    return weight, centre, max(math.sqrt(variance), least)
+
+
+def _quantiles(data: _Data) -> Quantiles:
+    """Return the values at the levels, scaled so that their mean is that of the data."""
+    until = np.cumsum(data.times)
+    wanted = np.ceil(np.array(LEVELS) * until[-1])
+    found = data.values[np.searchsorted(until, np.maximum(wanted, 1))]
+    plain = Quantiles(values=tuple(found.tolist()))
+    return plain.scaled(data.mean / plain.average())
