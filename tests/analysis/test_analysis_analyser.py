@@ -111,6 +111,8 @@ def test_requests_are_what_a_plain_computation_finds(
     )
     files = {row["file"] for row in of_kind(rows, "request", "metadata")} - {None}
     assert job.requests.files == len(files)
+    asked = [row for row in of_kind(rows, "metadata") if row["name"] is not None]
+    assert_spread(job.requests.metadata_s, [one / S for one in per_operation(asked, "duration_ns")])
     opens = [row for row in of_kind(rows, "request", "metadata") if row["name"] == "open"]
     assert job.requests.operations["open"] == sum(row["count"] or 1 for row in opens)
 
@@ -297,7 +299,7 @@ def test_saves_of_ranks_are_told_apart_and_what_they_wait_for_the_slowest(named:
             rank=rank,
             step=1000 * occasion if named else None,
             bytes=10**9,
-            count=10,
+            **({"count": 10} if part else {"counts": {"requests": 10}}),
         )
         for occasion in range(3)
         for rank, seconds in enumerate((4, 6, 10))
@@ -308,6 +310,20 @@ def test_saves_of_ranks_are_told_apart_and_what_they_wait_for_the_slowest(named:
     assert_spread(found.per_rank_s, [4, 6, 10] * 3)
     assert found.barrier_s == pytest.approx(3 * (6 + 4))
     assert (found.bytes, found.mean_request_bytes) == (18 * 10**9, 1e8)
+
+
+def test_requests_of_a_checkpoint_are_found_by_the_files_that_it_names() -> None:
+    job = of(
+        [
+            event(Kind.CHECKPOINT_READ, 0, 9, rank=0, file="/runs/step-7"),
+            event(Kind.CHECKPOINT_READ, 0, 9, rank=1, file="/runs/other.pt"),
+            *(event(Kind.REQUEST, n, 1, file="/runs/step-7/a", bytes=10_000) for n in range(6)),
+            *(event(Kind.REQUEST, n, 1, file="/runs/other.pt", bytes=30_000) for n in range(2)),
+            *(event(Kind.REQUEST, n, 1, file="/runs/step-77/a", bytes=10**9) for n in range(3)),
+        ]
+    )
+    assert job.checkpoint_read is not None
+    assert job.checkpoint_read.mean_request_bytes == pytest.approx(15_000)
 
 
 def test_one_rank_waits_for_no_other_and_has_no_slowest() -> None:

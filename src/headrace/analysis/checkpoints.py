@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
 from headrace.analysis.columns import NULL, Columns, Floats, Ints
 from headrace.analysis.figures import Checkpoints
@@ -19,6 +20,9 @@ from headrace.analysis.stretches import Stretches, latest_so_far, united
 
 JOINED_NS = 1_000_000_000
 """Events of a rank that are no further apart are of one load or save [ns]."""
+
+MOST_FILES = 100
+"""Checkpoints whose requests are looked for by name."""
 
 _PENDING = 65_536
 _SUMMED = ("bytes", "sized", "requests", "requested")
@@ -34,6 +38,9 @@ class CheckpointSums:
     """Adds up checkpoint events of one kind."""
 
     def __init__(self) -> None:
+        self.files: set[str] = set()
+        """What was read or saved, up to :data:`MOST_FILES`."""
+
         self._events = 0
         self._groups: list[_Groups] = []
         self._pending = 0
@@ -41,6 +48,7 @@ class CheckpointSums:
     def add(self, events: Columns) -> None:
         """Take in events of reads, or of saves."""
         self._events += len(events)
+        self._note_files(events)
         timed = events.timed()
         if not len(timed):
             return
@@ -71,6 +79,11 @@ class CheckpointSums:
             mean_request_bytes=int(groups["requested"].sum()) / requests if requests else None,
         )
 
+    def _note_files(self, events: Columns) -> None:
+        if len(self.files) < MOST_FILES:
+            names = pc.unique(events.strings("file")).drop_null()
+            self.files.update(names[: MOST_FILES - len(self.files)].to_pylist())
+
     def _joined(self) -> _Groups:
         """Return one row for each rank's load or save."""
         whole = np.concatenate([np.empty(0, _GROUP), *self._groups])
@@ -80,7 +93,8 @@ class CheckpointSums:
 
 
 def _rows(events: Columns) -> _Groups:
-    sizes, counts = events.numbers("bytes"), events.numbers("count")
+    sizes = events.numbers("bytes")
+    counts = np.maximum(events.counted("requests"), events.numbers("count"))
     is_counted = (sizes >= 0) & (counts > 0)
     rows = np.empty(len(events), _GROUP)
     rows["place"] = events.places

@@ -74,6 +74,11 @@ class Columns:
         coded = self._source.texts(name)
         return Coded(self._chosen(coded.codes), coded.values)
 
+    def counted(self, name: str) -> Ints:
+        """Return one of the further numbers; below 0: not told."""
+        found = pc.map_lookup(self._source.batch.column("counts"), name, "first")
+        return self._chosen(pc.fill_null(found, NULL).to_numpy(zero_copy_only=False))
+
     def flags(self, name: str) -> Mask:
         """Return where a column of truth values is true."""
         column = pc.fill_null(self._source.batch.column(name), False)

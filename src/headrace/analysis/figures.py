@@ -131,6 +131,8 @@ class Checkpoints(Figures, frozen=True, kw_only=True):
 
     bytes: int | None = None
     mean_request_bytes: float | None = None
+    """Over events that tell how many requests they made (``count``, or ``requests``), else, of
+    reads, over the requests for the files that the events name [bytes]."""
 
 
 class Accelerators(Figures, frozen=True, kw_only=True):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,6 +80,20 @@ class HeatSums:
             )
             for row in hottest.slice(0, MOST_HOT).to_pylist()
         )
+
+    def mean_read_bytes(self, places: Iterable[str]) -> float | None:
+        """Return the mean size of requests that read files, or of folders; None: none did."""
+        table = self._reads.table()
+        if table is None:
+            return None
+        requests = table.filter(pc.equal(table["unit"], UNITS.index(Kind.REQUEST)))
+        files = requests["file"]
+        inside = [pc.or_(pc.equal(files, one), pc.starts_with(files, f"{one}/")) for one in places]
+        if not inside:
+            return None
+        found = requests.filter(functools.reduce(pc.or_, inside))
+        sized = pc.sum(found["sized"]).as_py()
+        return pc.sum(found["bytes"]).as_py() / sized if sized else None
 
     @property
     def given_up(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.analysis.accelerators import accelerators, overlap, timeline
 from headrace.analysis.activities import ActivityUnions
 from headrace.analysis.checkpoints import CheckpointSums
@@ -9,7 +11,7 @@ from headrace.analysis.columns import Columns
 from headrace.analysis.diagnosis import findings
 from headrace.analysis.distinct import DistinctNames
 from headrace.analysis.evidence import Evidence
-from headrace.analysis.figures import Finding, JobFigures, PhaseFigures
+from headrace.analysis.figures import Checkpoints, Finding, JobFigures, PhaseFigures
 from headrace.analysis.heat import HeatSums
 from headrace.analysis.phases import PhaseSums
 from headrace.analysis.spans import Spans
@@ -66,7 +68,7 @@ class JobSums:
             step_s=self._step_times.result(NS_PER_S),
             loading=whole.loading.result(),
             requests=whole.requests.result(files=len(self._files) or None),
-            checkpoint_read=self._reads.result(),
+            checkpoint_read=self._checkpoint_reads(),
             checkpoint_save=self._saves.result(),
             accelerators=accelerators(activities, price_per_hour),
             overlap=overlap(activities),
@@ -90,6 +92,13 @@ class JobSums:
         if self._heat.given_up:
             said["hottest"] = "files were too many: reads of those that come seldom are not counted"
         return said
+
+    def _checkpoint_reads(self) -> Checkpoints | None:
+        found = self._reads.result()
+        if found is None or found.mean_request_bytes is not None:
+            return found
+        mean = self._heat.mean_read_bytes(sorted(self._reads.files))
+        return msgspec.structs.replace(found, mean_request_bytes=mean)
 
     def _phase_figures(self) -> tuple[PhaseFigures, ...]:
         known = [phase for phase in Phase if phase in self._phases]

@@ -1,10 +1,14 @@
-"""Requests to storage: sizes, latencies, and how much of their time is round trips."""
+"""Requests to storage: sizes, latencies, and how much of their time is round trips.
+
+Of metadata, events that have a name (``open``) are questions to storage; those without are a sum
+over a load, and count for loading alone.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from headrace.analysis.columns import Columns
+from headrace.analysis.columns import NULL, Columns
 from headrace.analysis.figures import Requests
 from headrace.analysis.named import NamedSums
 from headrace.analysis.roundtrips import RoundTrips
@@ -31,7 +35,8 @@ class RequestSums:
 
     def add(self, columns: Columns) -> None:
         """Take in the events that are requests or questions."""
-        questions = columns.of(Kind.METADATA)
+        metadata = columns.of(Kind.METADATA)
+        questions = metadata.where(metadata.texts("name").codes != NULL)
         _add_times(self._metadata, questions)
         requests = columns.of(Kind.REQUEST)
         for events in (requests, questions):

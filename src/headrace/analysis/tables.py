@@ -233,7 +233,7 @@ def checkpoints_table(job: JobFigures) -> Iterator[Table]:
                 "request",
             ),
             rows=rows,
-            note="Ranks waited: for the slowest of their load or save, summed.",
+            note="Ranks waited: for the slowest of their load or save, summed. Request: mean size.",
         )
 
 
@@ -248,7 +248,7 @@ def phases_table(job: JobFigures) -> Iterator[Table]:
     if len(job.phases) > 1:
         yield Table(
             title="Phases",
-            columns=("", "time", "loading", "P99", "requests", "request", "round trips"),
+            columns=("", "time", "loading", "P99", "requests", "size", "request", "round trips"),
             rows=tuple(
                 (
                     phase.phase,
@@ -326,12 +326,13 @@ def _requests_note(requests: Requests) -> str:
     return ", ".join(told)
 
 
-def _phase_requests(requests: Requests | None) -> tuple[str, str, str]:
+def _phase_requests(requests: Requests | None) -> tuple[str, str, str, str]:
     if requests is None or requests.latency_s is None:
-        return (UNKNOWN, UNKNOWN, UNKNOWN)
-    share = requests.round_trip_share
+        return (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
+    share, size = requests.round_trip_share, requests.read_bytes
     return (
         f"{requests.latency_s.count:,}",
+        UNKNOWN if size is None else bytes_(size.mean),
         seconds(requests.latency_s.mean),
         UNKNOWN if share is None else percent(share),
     )

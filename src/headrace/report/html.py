@@ -22,7 +22,7 @@ p { margin:0 0 20px; max-width:66em; }
 section p:last-child { margin-bottom:0; }
 .note,figcaption { color:var(--soft); font-size:.9rem; margin-top:10px; }
 figure { margin:0; } figure svg { width:100%; height:auto; display:block; }
-.headlines { display:grid; grid-template-columns:repeat(auto-fit,minmax(190px,1fr)); gap:16px;
+.headlines { display:grid; grid-template-columns:repeat(auto-fit,minmax(165px,1fr)); gap:16px;
              margin:0 0 20px; }
 .headline { background:var(--paper); border:1px solid var(--line); border-radius:12px;
             padding:18px 20px; }
