@@ -47,7 +47,7 @@ def test_a_pinned_one_stays_until_its_pin_is_removed(
     assert run(["checkpoint", "prune", str(runs), "--keep", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "removed: checkpoint-20",
-        "stays, for somebody reads it: checkpoint-10",
+        f"stays, for {owner} (for 2.00 h more) reads it: checkpoint-10",
     ]
     assert run(["checkpoint", "unpin", url, "--owner", "somebody"]) == 2
     error = capsys.readouterr().err
@@ -85,6 +85,7 @@ def test_a_damaged_one_can_be_pinned(runs: Path) -> None:
         (["pin", "."], "holds 3; name one"),
         (["pin", "checkpoint-10", "--owner", "../x"], "owner"),
         (["pin", "checkpoint-10", "--for", "soon"], "2h"),
+        (["pin", "checkpoint-10", "--for", "0s"], "more than 0 s, and at most 400 days"),
         (["prune", ".", "--keep", "0"], "0"),
         (["prune", "nowhere", "--keep", "1"], "nowhere"),
     ],

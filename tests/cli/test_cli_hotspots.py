@@ -98,6 +98,18 @@ def test_an_announcement_is_listed_until_it_is_released(
     assert "it is over, or never was" in capsys.readouterr().err
 
 
+def test_without_a_controller_nothing_is_held_where_no_copies_are_made(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the command would wait for the end of a lease that holds nothing."""
+    begin_s = time.monotonic()
+    assert run(["announce", str(folder), *RANKS, "--lease", "20s"]) == 0
+    assert time.monotonic() - begin_s < 15
+    assert "no agents to hold copies" in capsys.readouterr().out
+    assert run(["leases"]) == 0
+    assert capsys.readouterr().out == "no leases\n"
+
+
 @pytest.mark.usefixtures("known")
 def test_a_dry_run_announces_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["announce", str(folder), *RANKS, "--dry-run"]) == 0
@@ -167,7 +179,7 @@ def test_what_a_killed_command_left_is_given_back_by_leases(
     assert copies(hot_dir) == 3
     assert run(["leases"]) == 0
     said = capsys.readouterr()
-    assert hot_dir[:10] in said.out
+    assert hot_dir[-10:] in said.out
     assert " gone " in said.out
     assert "all of it is given back" in said.err
     assert copies(hot_dir) == OWN
@@ -241,6 +253,19 @@ def raising(**changed: object) -> HotspotView:
         "files": (file,),
     }
     return HotspotView(**(told | changed))  # type: ignore[arg-type]
+
+
+def test_of_a_path_that_is_too_long_the_end_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (file,) = raising().files
+    path = "ckpt/step-5/mp_rank_00_model_states/part-00017-of-00064.pt"
+    show(raising(files=(msgspec.structs.replace(file, path=path),)))
+    (cell, *_) = capsys.readouterr().out.splitlines()[2].split()
+    assert cell.startswith("…")
+    assert cell.endswith("part-00017-of-00064.pt")
+    assert len(cell) == 28
 
 
 def test_rows_are_cut_off_where_a_terminal_ends(

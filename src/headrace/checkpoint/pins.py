@@ -94,7 +94,10 @@ def new_lease(owner: str, lease_s: float = LEASE_S) -> Lease:
             "128 letters, digits and . _ @ = -"
         )
     if not 0 < lease_s <= LONGEST_LEASE_S:
-        raise CallerError(f"a pin cannot last {lease_s:g} s; up to {LONGEST_LEASE_S:g} s it can")
+        raise CallerError(
+            f"a pin cannot last {lease_s:g} s; give more than 0 s, and at most "
+            f"{LONGEST_LEASE_S / 86_400:g} days"
+        )
     return Lease(owner=owner, host=socket.gethostname(), since=time.time(), lease_s=lease_s)
 
 

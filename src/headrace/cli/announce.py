@@ -167,16 +167,18 @@ def _alone(options: _Given) -> int:
 
 
 def _held(desk: HotspotDesk, options: _Given) -> int:
-    """Hold the copies until the lease ends."""
+    """Hold the copies until the lease ends; where none are worth making, there is nothing to."""
     name = desk.announce(options.asked).id
 
     def look() -> HotspotView:
         desk.tick()
         return desk.view(name)
 
-    code = _told(_ready(look), options)
-    while look().state not in _BAD:
+    view = _ready(look)
+    code = _told(view, options)
+    while view.state not in (*_BAD, "skipped"):
         time.sleep(_POLL_S)
+        view = look()
     return code
 
 

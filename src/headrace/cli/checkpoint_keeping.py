@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 
 import click
@@ -100,18 +101,20 @@ def prune_command(*, url: str, keep: int, dry_run: bool, json_file: str | None) 
     """  # noqa: D301 - click reads the lone \b
     with closing(open_storage(url)) as storage:
         found = prune(storage, keep=keep, dry_run=dry_run)
+        held = pins(storage, found.read)
     if json_file:
         write_json(json_file, found)
     if json_file != "-":
-        _print(found, dry_run=dry_run)
+        _print(found, held, dry_run=dry_run)
     return 0
 
 
-def _print(found: Pruned, *, dry_run: bool) -> None:
+def _print(found: Pruned, held: Sequence[Pin], *, dry_run: bool) -> None:
     for path in found.removed:
         click.echo(f"{'would be removed' if dry_run else 'removed'}: {printable(path)}")
     for path in found.read:
-        click.echo(f"stays, for somebody reads it: {printable(path)}")
+        who = ", ".join(_shown(pin) for pin in held if pin.checkpoint == path and pin.counts)
+        click.echo(printable(f"stays, for {who or 'somebody'} reads it: {path}"))
     for path in found.young:
         click.echo(f"stays, for it may still be written: {printable(path)}")
     if not (found.removed or found.read or found.young):

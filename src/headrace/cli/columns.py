@@ -30,6 +30,9 @@ class Column(Generic[R]):
     right: bool = False
     """Aligned to the right, as numbers are."""
 
+    keeps_end: bool = False
+    """What is too long is cut off at its beginning: of a path, the end tells what it is."""
+
 
 def heading(columns: Sequence[Column[R]]) -> Text:
     """Return the names of the columns."""
@@ -55,15 +58,31 @@ def width_of(columns: Sequence[Column[R]]) -> int:
 
 def name_column(name: str, room: int, cell: Callable[[R], str | Text]) -> Column[R]:
     """Return the first column, which takes the room that the others leave, within reason."""
-    return Column(name=name, width=min(max(room - 1, _LEAST_NAME), _MOST_NAME), cell=cell)
+    return Column(name=name, width=_name_width(room), cell=cell)
+
+
+def path_column(name: str, room: int, cell: Callable[[R], str]) -> Column[R]:
+    """Return such a column for paths."""
+    return Column(name=name, width=_name_width(room), cell=cell, keeps_end=True)
+
+
+def _name_width(room: int) -> int:
+    return min(max(room - 1, _LEAST_NAME), _MOST_NAME)
 
 
 def _joined(columns: Sequence[Column[R]], cells: Sequence[Text]) -> Text:
     whole = Text(no_wrap=True, overflow="crop")
-    for column, cell in zip(columns, cells, strict=True):
-        cell.truncate(column.width, overflow="ellipsis")
+    for column, whole_cell in zip(columns, cells, strict=True):
+        cell = _fitted(column, whole_cell)
         blanks = " " * (column.width - cell.cell_len)
         whole.append_text(Text(blanks) + cell if column.right else cell + Text(blanks))
         whole.append(" ")
     whole.rstrip()
     return whole
+
+
+def _fitted(column: Column[R], cell: Text) -> Text:
+    is_long = cell.cell_len > column.width
+    fitted = Text("…") + cell[1 - column.width :] if is_long and column.keeps_end else cell
+    fitted.truncate(column.width, overflow="ellipsis")
+    return fitted

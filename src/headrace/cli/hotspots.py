@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
+from headrace.cli.columns import Column, heading, line, path_column, print_line, width_of
 from headrace.report.printable import printable
 from headrace.report.units import bytes_, percent, seconds
 from headrace.wire.hotspots import HotspotFile, HotspotView
@@ -73,7 +73,7 @@ def _columns(width: int, url: str) -> list[Column[HotspotFile]]:
         Column(name="STATE", width=9, cell=lambda file: file.state),
     ]
     room = width - width_of(columns)
-    return [name_column("FILE", room, lambda file: _in_folder(file.path, url)), *columns]
+    return [path_column("FILE", room, lambda file: _in_folder(file.path, url)), *columns]
 
 
 def _in_folder(path: str, url: str) -> str:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.asking import Asker, controller_options
-from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
+from headrace.cli.columns import Column, heading, line, path_column, print_line, width_of
 from headrace.cli.hotspots import headline
 from headrace.cli.outputs import json_option
 from headrace.core.errors import CallerError
@@ -110,7 +110,7 @@ def _columns(width: int) -> list[Column[HotspotView]]:
         Column(name="READY", width=6, right=True, cell=_ready),
         Column(name="ENDS IN", width=8, right=True, cell=_left),
     ]
-    return [name_column("CHECKPOINT", width - width_of(columns), lambda view: view.url), *columns]
+    return [path_column("CHECKPOINT", width - width_of(columns), lambda view: view.url), *columns]
 
 
 def _ready(view: HotspotView) -> str:

@@ -9,7 +9,15 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.columns import Column, heading, line, name_column, print_line, width_of
+from headrace.cli.columns import (
+    Column,
+    heading,
+    line,
+    name_column,
+    path_column,
+    print_line,
+    width_of,
+)
 from headrace.report.printable import printable
 from headrace.report.units import bytes_, percent, seconds
 from headrace.wire.replication import CopyView, ReplicationView
@@ -134,7 +142,7 @@ def _columns(width: int) -> list[Column[CopyView]]:
         Column(name="TOOK", width=8, right=True, cell=_took),
     ]
     return [
-        name_column("CHECKPOINT", width - width_of(columns), lambda copy: copy.checkpoint or "."),
+        path_column("CHECKPOINT", width - width_of(columns), lambda copy: copy.checkpoint or "."),
         *columns,
     ]
 
