@@ -12,6 +12,7 @@ import marshal
 import os
 import struct
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._lock = threading.RLock()  # a signal handler, or a destructor, may come in between
+        self._lock = threading.RLock()
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._is_writing = False
         self._file: int | None = None
         self._number = self._nbytes = self._lost = 0
         os.register_at_fork(after_in_child=self._begin_anew)
@@ -51,14 +54,25 @@ class Spool:
             OSError: it cannot be written, for want of space for instance.
         """
         with self._lock:
-            file = self._open() if self._file is None else self._file
-            if file is None:
-                self._lost += 1
+            self._waiting.append(record)
+            if self._is_writing:  # this thread's signal handler, or a destructor, came in between
                 return
-            self._append(file, record)
-            if self._nbytes >= FILE_BYTES:
-                os.close(file)
-                self._file, self._nbytes = None, 0
+            self._is_writing = True
+            try:
+                while self._waiting:
+                    self._write(self._waiting.popleft())
+            finally:
+                self._is_writing = False
+
+    def _write(self, record: dict[str, Any]) -> None:
+        file = self._open() if self._file is None else self._file
+        if file is None:
+            self._lost += 1
+            return
+        self._append(file, record)
+        if self._nbytes >= FILE_BYTES:
+            self._file, self._nbytes = None, 0
+            os.close(file)
 
     def _append(self, file: int, record: dict[str, Any]) -> None:
         body = marshal.dumps(record, MARSHAL_VERSION)
@@ -87,6 +101,8 @@ class Spool:
     def _begin_anew(self) -> None:
         """Leave the parent's file to the parent."""
         self._lock = threading.RLock()
+        self._waiting.clear()
+        self._is_writing = False
         if self._file is not None:
             os.close(self._file)
         self._file = None
