@@ -10,8 +10,16 @@ SELF := $(INSTALL) --no-deps --no-build-isolation --editable .
 demo: .venv/.demo
 	$(BIN)/headrace demo $(ARGS)
 
+# Most tests wait, for daemons above all, so two run at a time; those that watch the machine's CPU,
+# or take a part of it that others would, run after them one by one.
+ALONE := $(addprefix tests/,agent bench demo devhdfs docs integration testbed)
 test: .venv/.dev
+ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
+else
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix --ignore=,$(ALONE))
+	$(BIN)/python -m pytest $(ALONE)
+endif
 
 setup: .venv/.dev
 
