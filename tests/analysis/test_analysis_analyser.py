@@ -85,6 +85,8 @@ def test_loading_is_what_a_plain_computation_finds(
 ) -> None:
     assert job.loading is not None
     loads = [row for row in of_kind(rows, "load") if row["sample"] is None]
+    waits = [row["duration_ns"] for row in of_kind(rows, "wait")]
+    assert_spread(job.wait_s, [one / S for one in waits if one is not None])
     assert job.loading.unit == "batch"
     seconds = [one / S for one in per_operation(loads, "duration_ns")]
     assert_spread(job.loading.latency_s, seconds)

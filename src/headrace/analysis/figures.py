@@ -85,8 +85,6 @@ class Loading(Figures, frozen=True, kw_only=True):
     """By kind of part."""
 
     stragglers: Stragglers | None = None
-    wait_s: Spread | None = None
-    """How long the loop stood still for each batch [s]."""
 
 
 class Requests(Figures, frozen=True, kw_only=True):
@@ -201,6 +199,9 @@ class PhaseFigures(Figures, frozen=True, kw_only=True):
     seconds: float
     """From its first event to its last, mean over ranks [s]."""
 
+    wait_s: Spread | None = None
+    """How long the loop stood still for each batch [s]."""
+
     loading: Loading | None = None
     requests: Requests | None = None
 
@@ -217,6 +218,9 @@ class JobFigures(Figures, frozen=True, kw_only=True):
     span_s: float
     steps: int | None = None
     step_s: Spread | None = None
+    wait_s: Spread | None = None
+    """How long the loop stood still for each batch [s]."""
+
     loading: Loading | None = None
     requests: Requests | None = None
     checkpoint_read: Checkpoints | None = None

@@ -66,6 +66,7 @@ class JobSums:
             span_s=spans.span_s,
             steps=self._steps.most_events or None,
             step_s=self._step_times.result(NS_PER_S),
+            wait_s=whole.waits.result(NS_PER_S),
             loading=whole.loading.result(),
             requests=whole.requests.result(files=len(self._files) or None),
             checkpoint_read=self._checkpoint_reads(),

@@ -1,4 +1,4 @@
-"""Loading: how long batches took, of which parts, how long the loop waited for them."""
+"""Loading: how long batches took, of which parts, and who was slow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class LoadingSums:
     def __init__(self) -> None:
         self._batches = LoadSums()
         self._samples = LoadSums()
-        self._waits = SpreadSketch()
         self._parts_ns = dict.fromkeys(PARTS, 0.0)
 
     def add(self, columns: Columns) -> None:
@@ -46,7 +45,6 @@ class LoadingSums:
             of_samples = loads.texts("sample").codes != NULL
             self._batches.add(loads.where(~of_samples))
             self._samples.add(loads.where(of_samples))
-        self._waits.add(columns.of(Kind.WAIT).timed().durations)
         for part in PARTS:
             self._parts_ns[part] += float(columns.of(part).timed().durations.sum(dtype=np.float64))
 
@@ -54,7 +52,6 @@ class LoadingSums:
         """Take in all that another one took in."""
         self._batches.merge(other._batches)
         self._samples.merge(other._samples)
-        self._waits.merge(other._waits)
         for part, nanoseconds in other._parts_ns.items():
             self._parts_ns[part] += nanoseconds
 
@@ -70,7 +67,6 @@ class LoadingSums:
             latency_s=latency_s,
             parts=self._parts(latency_s.count),
             stragglers=loads.slow.stragglers(self._named()),
-            wait_s=self._waits.result(NS_PER_S),
         )
 
     def _parts(self, loads: int) -> dict[str, Part]:

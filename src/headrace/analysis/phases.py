@@ -7,6 +7,8 @@ from headrace.analysis.figures import PhaseFigures
 from headrace.analysis.loading import LoadingSums
 from headrace.analysis.requests import RequestSums
 from headrace.analysis.spans import Spans
+from headrace.analysis.spreads import NS_PER_S, SpreadSketch
+from headrace.trace.events import Kind
 
 
 class PhaseSums:
@@ -14,18 +16,21 @@ class PhaseSums:
 
     def __init__(self) -> None:
         self.spans = Spans()
+        self.waits = SpreadSketch()
         self.loading = LoadingSums()
         self.requests = RequestSums()
 
     def add(self, columns: Columns) -> None:
         """Take in events of the phase."""
         self.spans.add(columns)
+        self.waits.add(columns.of(Kind.WAIT).timed().durations)
         self.loading.add(columns)
         self.requests.add(columns)
 
     def merge(self, other: PhaseSums) -> None:
         """Take in all that another one took in."""
         self.spans.merge(other.spans)
+        self.waits.merge(other.waits)
         self.loading.merge(other.loading)
         self.requests.merge(other.requests)
 
@@ -34,6 +39,7 @@ class PhaseSums:
         return PhaseFigures(
             phase=phase,
             seconds=self.spans.mean_s,
+            wait_s=self.waits.result(NS_PER_S),
             loading=self.loading.result(),
             requests=self.requests.result(),
         )

@@ -172,7 +172,7 @@ def times_table(job: JobFigures) -> Iterator[Table]:
     spreads = {
         "step": job.step_s,
         f"loading of a {loading.unit if loading else 'batch'}": _latency(loading),
-        "wait for a batch": loading.wait_s if loading else None,
+        "wait for a batch": job.wait_s,
         "checkpoint read, a rank": _per_rank(job.checkpoint_read),
         "checkpoint save, a rank": _per_rank(job.checkpoint_save),
         "request to storage": requests.latency_s if requests else None,

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from headrace.demo.protocol import SegmentEnd, SegmentPlan, Stepped
+from headrace.demo.stall import stall_of
 
 GOALS = {"stall": 0.10, "p99": 0.05, "trainer_cpu": 0.04}
 """Largest headrace / baseline ratio that is to be shown; throughput has no goal of its own."""
@@ -85,7 +85,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
 def figures(segments: Sequence[Segment]) -> Figures:
     """Add up segments of one loader; waits are pooled."""
     steps = [step for segment in segments for step in segment.counted]
-    waits = np.array([step.wait_s for step in steps])
+    stall = stall_of([segment.counted for segment in segments])
     total_s = sum(segment.counted_s for segment in segments)
     samples = sum(step.samples for step in steps)
     delivered = sum(step.samples for segment in segments for step in segment.steps)
@@ -93,10 +93,10 @@ def figures(segments: Sequence[Segment]) -> Figures:
     return Figures(
         steps=len(steps),
         samples=samples,
-        stall_share=float(waits.sum()) / total_s,
-        wait_p50_s=float(np.percentile(waits, 50)),
-        wait_p99_s=float(np.percentile(waits, 99)),
-        wait_mean_s=float(waits.mean()),
+        stall_share=stall.share,
+        wait_p50_s=stall.wait_s.p50,
+        wait_p99_s=stall.wait_s.p99,
+        wait_mean_s=stall.wait_s.mean,
         trainer_cpu_s_per_sample=sum(segment.counted_cpu_s for segment in segments) / samples,
         samples_per_s=samples / total_s,
         wire_bytes=sum(segment.end.wire_bytes for segment in segments),
