@@ -283,13 +283,13 @@ def test_a_file_without_one_event_is_an_error_that_names_a_line(tmp_path: Path) 
     assert read(written(tmp_path, b"[\n]\n", "a.pfw")).num_rows == 0
 
 
-def test_two_thousand_mutations_end_in_events_or_in_an_error_of_ours(tmp_path: Path) -> None:
+def test_mutations_end_in_events_or_in_an_error_of_ours(tmp_path: Path) -> None:
     """Seed 20261130."""
     rng = random.Random(20261130)
     sources = [text_of(LINES), gzip.compress(text_of(LINES[:6]))]
     odd = [b"9223372036854775808", b"-1", b"NaN", b"1e400", b"null", b'"', b"}", b"[" * 3000, b"\n",
            b"\0", b"\xff", b"true", b"{}", b"18446744073709551616"]  # fmt: skip
-    for _ in range(2000):
+    for _ in range(700):
         data = bytearray(rng.choice(sources))
         for _ in range(rng.randrange(1, 4)):
             at = rng.randrange(len(data))

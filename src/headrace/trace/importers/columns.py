@@ -18,7 +18,7 @@ EARLIEST_NS = 10**18
 
 _SCHEMA = arrow_schema()
 _LIMIT = 2**63
-_WHOLE = (pa.int64(), pa.string(), pa.null())
+_DIGITS = r"^-?\d{1,18}$"
 _UNFIT = (pa.ArrowException, OverflowError, TypeError)
 """What pyarrow raises for values that are not of the type asked for."""
 
@@ -38,7 +38,9 @@ def integers(values: Sequence[object]) -> pa.Array:
     """Return whole numbers, written as such or as texts; null for anything else."""
     with suppress(*_UNFIT):
         array = pa.array(values)
-        if array.type in _WHOLE:
+        if array.type == pa.string():
+            array = pc.if_else(pc.match_substring_regex(array, _DIGITS), array, None)
+        if array.type != pa.bool_():
             return array.cast(pa.int64())
     return pa.array([_whole(value) for value in values], pa.int64())
 
@@ -47,9 +49,9 @@ def nanoseconds(micros: Sequence[object]) -> pa.Array:
     """Return times told in µs, whole, with a fraction, or as texts, in ns; null for others."""
     with suppress(*_UNFIT):
         array = pa.array(micros)
-        if pa.types.is_float64(array.type):
-            return _of_micros(array)
-        if array.type in _WHOLE:
+        if array.type in (pa.string(), pa.float64()):
+            return _of_micros(array.cast(pa.float64()))
+        if array.type != pa.bool_():
             return _of_whole_micros(array.cast(pa.int64()))
     return _of_micros(pa.array([_number(value) for value in micros], pa.float64()))
 
