@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.client.checkpoint.checkpointlog import open_log
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.safetensors import (
     MakesTensors,
@@ -42,6 +43,7 @@ def open(
     device: str | int | torch.device = "cpu",
     *,
     limits: FetchLimits | None = None,
+    trace: str | os.PathLike[str] | bool = True,
 ) -> OpenSafetensors:
     """Open a file, or all files of a folder; close it, or use it in a ``with`` block.
 
@@ -51,6 +53,7 @@ def open(
         framework: Tensors of torch (``pt``) or arrays of numpy (``np``).
         device: Where torch's tensors are to be.
         limits: How bytes are read.
+        trace: Where that is recorded, as of :class:`headrace.Loader`.
 
     Raises:
         CallerError: the scheme, framework or device is not known.
@@ -59,7 +62,7 @@ def open(
         StorageError: the store cannot be reached.
     """
     maker = _maker(framework, device)
-    return OpenSafetensors(open_source(os.fspath(url), limits=limits), maker)
+    return OpenSafetensors(open_source(os.fspath(url), limits=limits, trace=trace), maker)
 
 
 def load_file(
@@ -68,6 +71,7 @@ def load_file(
     *,
     framework: Framework = "pt",
     limits: FetchLimits | None = None,
+    trace: str | os.PathLike[str] | bool = True,
 ) -> dict[str, Any]:
     """Return all tensors of a file or folder by name, as ``safetensors.torch.load_file`` does.
 
@@ -77,8 +81,9 @@ def load_file(
         StorageError: something cannot be read.
     """
     maker = _maker(framework, device)
-    with find_files(os.fspath(url)) as found:
-        return load_tensors(found, maker, limits or FetchLimits())
+    name = os.fspath(url)
+    with open_log(name, trace) as log, find_files(name) as found:
+        return load_tensors(found, maker, limits or FetchLimits(), log)
 
 
 def _maker(framework: str, device: Any) -> MakesTensors:

@@ -145,7 +145,9 @@ def _each(table: _Table) -> list[dict[str, object]]:
 
 def _is_summed(table: _Table, count: str) -> npt.NDArray[np.bool_]:
     """Tell which steps have requests that were not recorded one by one."""
-    return np.logical_and(_column(table, count) > 0, _column(table, "is_detailed") == 0)
+    is_summed: npt.NDArray[np.bool_] = _column(table, "is_detailed") == 0
+    is_summed &= _column(table, count) > 0
+    return is_summed
 
 
 def _sum(table: _Table, name: str, nbytes: str, count: str) -> dict[str, object]:

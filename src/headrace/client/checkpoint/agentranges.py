@@ -73,6 +73,7 @@ class AgentRanges:
         self._reader = reader
         self._copies = copies
         self._lock = threading.Lock()
+        self._served = _Served()
         self._statistics = AgentRangeStatistics()
 
     def read(self, path: str, offset: int, length: int) -> bytes:
@@ -83,9 +84,15 @@ class AgentRanges:
                 data = agent.read(self._storage.url, wanted)
                 if data is not None:
                     self._count(agent_bytes=length)
+                    self._served.by = agent.address
                     return data
         self._count()
+        self._served.by = None
         return self._storage.read(path, offset, length)
+
+    def last_server(self) -> str | None:
+        """Return the address of the agent that served what this thread read last; None: none."""
+        return self._served.by
 
     def share(self, folder: SharedFolder | None) -> None:
         """Learn together with the other ranks of this host which agents keep what.
@@ -121,6 +128,12 @@ class AgentRanges:
             )
 
 
+class _Served(threading.local):
+    """Who served what a thread read last."""
+
+    by: str | None = None
+
+
 class _Agent:
     """One agent, its idle connections, and when it is worth asking."""
 
@@ -131,6 +144,10 @@ class _Agent:
         self._lock = threading.Lock()
         self._backoff = Backoff(first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)
         self._ask_at = 0.0
+
+    @property
+    def address(self) -> str:
+        return self._endpoint.address
 
     def read(self, url: str, wanted: WantedRange) -> bytes | None:
         """Return a range; None: this agent does not help now, and is left alone if it failed."""

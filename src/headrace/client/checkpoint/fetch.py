@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from headrace.client.checkpoint.checkpointlog import CheckpointLog
 from headrace.client.checkpoint.coalescing import FetchLimits, Request, plan_requests
 from headrace.client.checkpoint.tally import FetchStatistics, Tally
 from headrace.client.joining import join_all
@@ -19,6 +22,15 @@ from headrace.storage.rangefile import ReadsRanges
 
 LEAVE_S = 10.0
 """Longest wait for requests in flight when nobody wants them any more [s]."""
+
+
+@runtime_checkable
+class TellsServer(Protocol):
+    """What reads ranges from several places."""
+
+    def last_server(self) -> str | None:
+        """Return who served what this thread read last; None: the store itself."""
+        ...
 
 
 class RangeFetcher:
@@ -33,10 +45,12 @@ class RangeFetcher:
         limits: FetchLimits | None = None,
         *,
         clock: Clock | None = None,
+        log: CheckpointLog | None = None,
     ) -> None:
         self._source = source
         self._limits = limits or FetchLimits()
         self._tally = Tally(clock or SystemClock())
+        self._log = log
 
     def fetch(
         self, wanted: Sequence[FileRange], into: Mapping[int, memoryview] | None = None
@@ -58,7 +72,7 @@ class RangeFetcher:
             CallerError: a range lies before the start of its file, or a destination does not
                 fit its range.
         """
-        fetching = _Fetching(self._source, self._limits, self._tally, wanted, into or {})
+        fetching = _Fetching(self._read, self._limits, self._tally, wanted, into or {})
         with self._tally.working():
             yield from fetching.results()
 
@@ -66,19 +80,29 @@ class RangeFetcher:
         """Return what was read up to now."""
         return self._tally.statistics()
 
+    def _read(self, request: Request) -> bytes:
+        begin = time.monotonic()
+        with self._tally.request(request.length):
+            data = self._source.read(request.path, request.offset, request.length)
+        if self._log is not None:
+            source = self._source
+            replica = source.last_server() if isinstance(source, TellsServer) else None
+            self._log.requested(request.path, request.offset, len(data), begin, replica=replica)
+        return data
+
 
 class _Fetching:
     """The ranges of one call, its threads and what they brought."""
 
     def __init__(
         self,
-        source: ReadsRanges,
+        read: Callable[[Request], bytes],
         limits: FetchLimits,
         tally: Tally,
         wanted: Sequence[FileRange],
         into: Mapping[int, memoryview],
     ) -> None:
-        self._source = source
+        self._read_once = read
         self._limits = limits
         self._tally = tally
         self._wanted = wanted
@@ -188,9 +212,7 @@ class _Fetching:
         backoff = Backoff(first_s=0.1, longest_s=2.0)
         while True:
             try:
-                with self._tally.request(request.length):
-                    data = self._source.read(request.path, request.offset, request.length)
-                return memoryview(_complete(request, data))
+                return memoryview(_complete(request, self._read_once(request)))
             except (StorageError, DeadlineError):
                 pause_s = backoff.failed()
                 if backoff.failures >= self._limits.attempts or self._waited(pause_s):

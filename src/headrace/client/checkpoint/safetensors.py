@@ -10,6 +10,7 @@ import numpy as np
 
 from headrace.checkpoint.jsonobject import shown
 from headrace.checkpoint.safetensors import DTYPES, TensorEntry
+from headrace.client.checkpoint.checkpointlog import CheckpointLog
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.tensorfiles import TensorFiles
 from headrace.client.checkpoint.tensorslice import plan_slice
@@ -145,7 +146,9 @@ class OpenSafetensors:
         self.close()
 
 
-def load_tensors(found: TensorFiles, maker: MakesTensors, limits: FetchLimits) -> dict[str, Any]:
+def load_tensors(
+    found: TensorFiles, maker: MakesTensors, limits: FetchLimits, log: CheckpointLog
+) -> dict[str, Any]:
     """Return all tensors by name.
 
     On the host they share the memory that their files are read into whole. Otherwise they are
@@ -160,9 +163,9 @@ def load_tensors(found: TensorFiles, maker: MakesTensors, limits: FetchLimits) -
     if maker.on_host:
         return {
             entry.name: _made(maker, entry, entry.shape, octets)
-            for entry, octets in read_whole(found, limits=limits, check=maker.check)
+            for entry, octets in read_whole(found, limits=limits, check=maker.check, log=log)
         }
-    tensors = OpenSafetensors(TensorSource(found, limits), maker)
+    tensors = OpenSafetensors(TensorSource(found, limits, log), maker)
     names = tensors.keys()
     placed = dict(tensors.get_tensors(names))
     return {name: placed[name] for name in names}

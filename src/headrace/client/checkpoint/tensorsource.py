@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -19,6 +22,7 @@ from headrace.checkpoint.safetensors import (
     header_length,
     parse_header,
 )
+from headrace.client.checkpoint.checkpointlog import CheckpointLog, open_log
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.fetch import RangeFetcher
 from headrace.client.checkpoint.tally import FetchStatistics
@@ -76,12 +80,13 @@ class TensorSource:
     Headers are read when they are needed, each in one request.
     """
 
-    def __init__(self, found: TensorFiles, limits: FetchLimits) -> None:
+    def __init__(self, found: TensorFiles, limits: FetchLimits, log: CheckpointLog) -> None:
         """Read the index, if there is one.
 
         Args:
             found: The files; their store is closed with this.
             limits: How bytes are read.
+            log: Records what is read.
 
         Raises:
             NotFoundError: a file that the index names is not there.
@@ -91,7 +96,8 @@ class TensorSource:
         self._storage = found.storage
         self._homes = found.read_homes()
         self._files = found.present if self._homes is None else found.named(self._homes)
-        self._fetcher = RangeFetcher(found.storage, limits)
+        self._fetcher = RangeFetcher(found.storage, limits, log=log)
+        self._log = log
         self._lock = threading.Lock()
         self._headers: dict[str, Header] = {}
         self._contents = Contents(found.storage.url, self._homes)
@@ -131,11 +137,13 @@ class TensorSource:
         Raises:
             StorageError: bytes cannot be read.
         """
-        wanted = [self._range(block) for block in blocks]
+        begin, wanted = time.monotonic(), [self._range(block) for block in blocks]
         with self._lock:
             self._tensors += len(blocks)
         for index, view in self._fetcher.fetch(wanted):
             yield index, _owned(view)
+        nbytes = sum(one.length for one in wanted)
+        self._log.read(begin, nbytes, {"tensors": len(blocks)})
 
     def statistics(self) -> SafetensorsStatistics:
         """Return what was read up to now."""
@@ -146,6 +154,7 @@ class TensorSource:
     def close(self) -> None:
         """Close the store; nothing can be read afterwards, and what was read stays."""
         self._storage.close()
+        self._log.leave()
 
     def _range(self, block: Block) -> FileRange:
         path, entry = self._contents.place(block.name)
@@ -202,12 +211,15 @@ class TensorSource:
         return f"no tensor {shown(name)} in {self._storage.url}; {hint}"
 
 
-def open_source(url: str, *, limits: FetchLimits | None = None) -> TensorSource:
+def open_source(
+    url: str, *, limits: FetchLimits | None = None, trace: str | os.PathLike[str] | bool = True
+) -> TensorSource:
     """Open the safetensors files that a URL names.
 
     Args:
         url: As ``find_files`` takes it.
         limits: How bytes are read.
+        trace: Where that is recorded, as of :class:`headrace.Loader`.
 
     Raises:
         CallerError: the scheme is not supported.
@@ -215,12 +227,12 @@ def open_source(url: str, *, limits: FetchLimits | None = None) -> TensorSource:
         CorruptDataError: the index is damaged or hostile.
         StorageError: the store cannot be reached.
     """
-    found = find_files(url)
-    try:
-        return TensorSource(found, limits or FetchLimits())
-    except BaseException:
-        found.storage.close()
-        raise
+    with ExitStack() as opened:
+        log = opened.enter_context(open_log(url, trace))
+        found = opened.enter_context(find_files(url))
+        source = TensorSource(found, limits or FetchLimits(), log)
+        opened.pop_all()  # the source closes them
+    return source
 
 
 def _owned(view: memoryview) -> Octets:

@@ -9,6 +9,7 @@ three times as much.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from headrace.checkpoint.safetensors import (
     header_length,
     parse_header,
 )
+from headrace.client.checkpoint.checkpointlog import CheckpointLog
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.fetch import RangeFetcher
 from headrace.client.checkpoint.tensorfiles import Contents, TensorFiles
@@ -31,7 +33,11 @@ from headrace.storage.port import FileInfo, FileRange
 
 
 def read_whole(
-    found: TensorFiles, *, limits: FetchLimits, check: Callable[[TensorEntry], None]
+    found: TensorFiles,
+    *,
+    limits: FetchLimits,
+    check: Callable[[TensorEntry], None],
+    log: CheckpointLog,
 ) -> list[tuple[TensorEntry, Octets]]:
     """Return all tensors with their bytes: by file and offset, or in the index's order.
 
@@ -42,29 +48,38 @@ def read_whole(
         found: The files.
         limits: How bytes are read; the memory for all files comes on top.
         check: Refuses a tensor by raising; called as soon as the header has come.
+        log: Records what is read.
 
     Raises:
         NotFoundError: a file is not there.
         CorruptDataError: a header or the index is damaged or hostile.
         StorageError: something cannot be read.
     """
-    whole = _WholeFiles(found, limits, check)
+    begin = time.monotonic()
+    whole = _WholeFiles(found, RangeFetcher(found.storage, limits, log=log), check)
     whole.read()
-    return whole.tensors()
+    tensors = whole.tensors()
+    log.read(begin, whole.nbytes, {"tensors": len(tensors)})
+    return tensors
 
 
 class _WholeFiles:
     """Files as they come. For one thread."""
 
     def __init__(
-        self, found: TensorFiles, limits: FetchLimits, check: Callable[[TensorEntry], None]
+        self, found: TensorFiles, fetcher: RangeFetcher, check: Callable[[TensorEntry], None]
     ) -> None:
         self._found = found
         self._check = check
-        self._fetcher = RangeFetcher(found.storage, limits)
+        self._fetcher = fetcher
         self._files: dict[str, _File] = {}
         self._homes: dict[str, str] | None = None
         self._named: Mapping[str, FileInfo] = {} if found.index else found.present
+
+    @property
+    def nbytes(self) -> int:
+        """Read of files [bytes]."""
+        return sum(part.range.length for file in self._files.values() for part in file.parts)
 
     def read(self) -> None:
         """Read everything that is wanted."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Digester
@@ -13,6 +15,10 @@ from headrace.storage.writing import flat
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+Wrote = Callable[[int, int, float], None]
+"""Is told of the offset and the length of what was written [bytes], and when that began,
+monotonic [s]."""
 
 PIECE_BYTES = 4 << 20
 """Longest write to the store, and longest step of the rate limit [bytes]."""
@@ -26,8 +32,17 @@ class FileStream(io.RawIOBase):
     nothing is written after a failure, and the failure is kept.
     """
 
-    def __init__(self, writer: FileWriter, limiter: DirectLimiter) -> None:
+    def __init__(self, writer: FileWriter, limiter: DirectLimiter, wrote: Wrote) -> None:
+        """Begin a file.
+
+        Args:
+            writer: Takes it.
+            limiter: Holds it to a rate.
+            wrote: Called with what the store took.
+        """
         super().__init__()
+        self._wrote = wrote
+        self._passed_on = 0
         self._writer = writer
         self._limiter = limiter
         self._digester = Digester()
@@ -71,8 +86,11 @@ class FileStream(io.RawIOBase):
             raise self.failure
         self._limiter.wait(len(piece))
         self._digester.update(piece)
+        begin = time.monotonic()
         try:
             self._writer.write(piece)
         except HeadraceError as error:
             self.failure = error
             raise
+        self._wrote(self._passed_on, len(piece), begin)
+        self._passed_on += len(piece)

@@ -11,6 +11,7 @@ import torch
 
 from headrace.checkpoint.dcp import require_metadata_size
 from headrace.client.checkpoint.agentranges import AgentRanges
+from headrace.client.checkpoint.checkpointlog import open_log
 from headrace.client.checkpoint.sharing import SharedFolder, ShareLimits
 from headrace.core.digest import name_digest
 from headrace.storage.opening import open_storage
@@ -23,19 +24,29 @@ _log = logging.getLogger("headrace.checkpoint")
 class OpenCheckpoint:
     """What a load reads through. For one thread but for ``source``."""
 
-    def __init__(self, url: str, agents: Sequence[Endpoint], sharing: ShareLimits | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        agents: Sequence[Endpoint],
+        sharing: ShareLimits | None,
+        trace: str | os.PathLike[str] | bool,
+    ) -> None:
         """Open the store.
 
         Args:
             url: The checkpoint's folder.
             agents: To read through; none: directly.
             sharing: How to share with other ranks of the host; None: not at all.
+            trace: Where what is read is recorded.
 
         Raises:
             NotFoundError: there is no such folder.
             StorageError: the store cannot be reached.
         """
         self._storage = open_storage(url)
+        self.log = open_log(url, trace, rank=own_rank())
+        """Records what is read."""
+
         self._sharing = sharing
         self._agents: AgentRanges | None = None
         if agents:
@@ -104,6 +115,13 @@ class OpenCheckpoint:
         if self._agents is not None:
             self._agents.close()
         self._storage.close()
+        self.log.leave()
+
+
+def own_rank() -> int | None:
+    """Return this process's rank; None: torch has not begun to count them."""
+    is_counted = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_rank() if is_counted else None
 
 
 def _has_others_here() -> bool:

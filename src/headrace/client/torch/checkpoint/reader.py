@@ -62,6 +62,7 @@ class CheckpointReader(StorageReader):
         ca_file: str | None = None,
         trusted: bool = False,
         extensions: ExtensionRegistry | None = None,
+        trace: str | os.PathLike[str] | bool = True,
     ) -> None:
         """Prepare to read; the store is asked when a load begins.
 
@@ -78,6 +79,7 @@ class CheckpointReader(StorageReader):
                 they are refused. Tensors never run code.
             extensions: Those by which pieces were transformed when they were saved, as for
                 torch's ``FileSystemReader``; None: those that torch knows.
+            trace: Where loads are recorded, as of :class:`headrace.Loader`.
         """
         super().__init__()
         self._url = os.fspath(url)
@@ -85,6 +87,7 @@ class CheckpointReader(StorageReader):
         self._sharing = sharing
         self._agents = agents_of(agents, token=token, ca_file=ca_file)
         self._trusted = trusted
+        self._trace = trace
         self._transforms = _StorageReaderTransforms(extensions)
         self._checkpoint: OpenCheckpoint | None = None
         self._metadata = Metadata({})
@@ -175,10 +178,10 @@ class CheckpointReader(StorageReader):
             CorruptDataError: files are not what the metadata says, or objects may run code.
             StorageError: something could not be read.
         """
-        begin = time.perf_counter()
+        begin = time.monotonic()
         with paused_collector():
             wants = [self._want(item) for item in self._items.returned(plan.items)]
-        fetcher = RangeFetcher(self._opened().source, self._limits)
+        fetcher = RangeFetcher(self._opened().source, self._limits, log=self._opened().log)
         loading = Loading(
             planner,
             fetcher,
@@ -192,12 +195,13 @@ class CheckpointReader(StorageReader):
             self._opened().leave()
         self._statistics = ReaderStatistics(
             items=len(wants),
-            load_s=time.perf_counter() - begin,
+            load_s=time.monotonic() - begin,
             shared_bytes=shared_bytes,
             agent_bytes=self._opened().agent_bytes(),
             fetch=fetcher.statistics(),
         )
         _log.info("%s: %s", self._url, self._statistics)
+        self._opened().log.read(begin, *_told(self._statistics))
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -216,11 +220,14 @@ class CheckpointReader(StorageReader):
 
     def _opened(self) -> OpenCheckpoint:
         if self._checkpoint is None:
-            self._checkpoint = OpenCheckpoint(self._url, self._agents, self._sharing)
+            self._checkpoint = OpenCheckpoint(self._url, self._agents, self._sharing, self._trace)
         return self._checkpoint
 
     def _parse(self, name: str) -> Metadata:
-        return parse_metadata(self._opened().read_metadata(name), f"{self._url}/{name}")
+        begin = time.monotonic()
+        parsed = parse_metadata(self._opened().read_metadata(name), f"{self._url}/{name}")
+        self._opened().log.called("read metadata", begin)
+        return parsed
 
     def _parse_once(self, name: str) -> Metadata:
         """Return metadata that one rank of the host reads and parses: 20 µs for each piece.
@@ -283,3 +290,16 @@ class CheckpointReader(StorageReader):
                 "damaged, or not all ranks had saved when it was written"
             )
         return Want(item, number, self._pieces.info(number))
+
+
+def _told(loaded: ReaderStatistics) -> tuple[int, dict[str, int]]:
+    """Return what the trace says of a load: its bytes, and numbers besides."""
+    counts = {
+        "items": loaded.items,
+        "requests": loaded.fetch.requests,
+        "retries": loaded.fetch.retries,
+        "bytes_storage": loaded.fetch.read_bytes,
+        "bytes_shared": loaded.shared_bytes,
+        "bytes_agents": loaded.agent_bytes,
+    }
+    return loaded.fetch.wanted_bytes + loaded.shared_bytes, counts

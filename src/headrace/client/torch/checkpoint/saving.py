@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import IO
 
 import torch
@@ -21,6 +22,7 @@ from torch.distributed.checkpoint.planner import SavePlanner, WriteItem, WriteIt
 from torch.distributed.checkpoint.storage import WriteResult
 
 from headrace.checkpoint.manifest import FileDigests
+from headrace.client.checkpoint.checkpointlog import CheckpointLog
 from headrace.client.checkpoint.place import Place
 from headrace.client.limiter import DirectLimiter
 from headrace.client.torch.checkpoint.filestream import FileStream
@@ -53,6 +55,7 @@ class Saving:
         streams: int,
         transforms: _StorageWriterTransforms,
         limiter: DirectLimiter,
+        log: CheckpointLog,
     ) -> None:
         """Prepare to write.
 
@@ -62,12 +65,14 @@ class Saving:
             streams: Files that are written at once.
             transforms: What extensions do to each item.
             limiter: Holds the rank to its rate.
+            log: Records what the store took.
         """
         self._planner = planner
         self._place = place
         self._streams = streams
         self._transforms = transforms
         self._limiter = limiter
+        self._log = log
         self._stopped = threading.Event()
         self._written: list[str] = []
         self.begun: list[str] = []
@@ -121,7 +126,7 @@ class Saving:
     def _fill(
         self, writer: FileWriter, name: str, items: Sequence[WriteItem]
     ) -> tuple[list[WriteResult], FileStream]:
-        stream = FileStream(writer, self._limiter)
+        stream = FileStream(writer, self._limiter, partial(self._log.wrote, name))
         results = []
         for item in sorted(items, key=lambda one: one.type is not WriteItemType.BYTE_IO):
             if self._stopped.is_set():

@@ -25,9 +25,11 @@ from headrace.checkpoint.manifest import Manifest, write_manifest
 from headrace.checkpoint.pins import pinned
 from headrace.checkpoint.retention import prune
 from headrace.client.checkpoint.burst import AnnouncedSave, SaveAnnouncement
+from headrace.client.checkpoint.checkpointlog import CheckpointLog, open_log
 from headrace.client.checkpoint.place import Place, open_place
 from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
+from headrace.client.torch.checkpoint.opened import own_rank
 from headrace.client.torch.checkpoint.places import can_open
 from headrace.client.torch.checkpoint.saving import FileResult, Saving, item_bytes
 from headrace.client.torch.checkpoint.statistics import WriterStatistics
@@ -84,6 +86,7 @@ class CheckpointWriter(StorageWriter):
         keep: int | None = None,
         announcement: SaveAnnouncement | None = None,
         extensions: Sequence[StreamTransformExtension] | None = None,
+        trace: str | os.PathLike[str] | bool = True,
     ) -> None:
         """Prepare to write; the store is asked when a save begins.
 
@@ -98,6 +101,7 @@ class CheckpointWriter(StorageWriter):
             announcement: Announce saves to the controller, and hold all ranks together to the
                 rate that it gives.
             extensions: Transform each item as it is saved, as for torch's ``FileSystemWriter``.
+            trace: Where saves are recorded, as of :class:`headrace.Loader`.
 
         Raises:
             ConfigError: a value is out of its range.
@@ -118,6 +122,11 @@ class CheckpointWriter(StorageWriter):
         self._announced: AnnouncedSave | None = None
         self._transforms = _StorageWriterTransforms(extensions)
         self._place: Place | None = None
+        self._trace = trace
+        self._recorded: CheckpointLog | None = None
+        self._written_at: float | None = None
+        """When this rank's files were durable, monotonic [s]."""
+
         self._save_id = ""
         self._before: tuple[str, ...] = ()
         """Shards, and beginnings of some, that were there when the save began."""
@@ -126,7 +135,7 @@ class CheckpointWriter(StorageWriter):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is open: ``async_save`` may send the writer to another process."""
-        return {**self.__dict__, "_place": None, "_announced": None}
+        return {**self.__dict__, "_place": None, "_announced": None, "_recorded": None}
 
     @property
     def checkpoint_id(self) -> str:
@@ -193,7 +202,7 @@ class CheckpointWriter(StorageWriter):
         Raises:
             StorageError: the store does not take them; nothing of this rank's is left then.
         """
-        begin = time.perf_counter()
+        begin = time.monotonic()
         orders: _Orders = plan.storage_data
         limiter = DirectLimiter(Held())
         limiter.set_rate(orders.bytes_per_s)
@@ -203,6 +212,7 @@ class CheckpointWriter(StorageWriter):
             streams=self._streams,
             transforms=self._transforms,
             limiter=limiter,
+            log=self._log(),
         )
         results = saving.save(plan.items, orders.naming)
         files = [one.file for one in results if isinstance(one, FileResult)]
@@ -211,8 +221,11 @@ class CheckpointWriter(StorageWriter):
             files=len(files),
             written_bytes=sum(file.size for file in files),
             begun_anew=len(saving.begun) - len(files),
-            save_s=time.perf_counter() - begin,
+            save_s=time.monotonic() - begin,
         )
+        counts = {"items": len(results), "files": len(files)}
+        self._log().saved(begin, self._statistics.written_bytes, counts)
+        self._written_at = time.monotonic()
         _log.info("%s: %s", self._url, self._statistics)
         done: Future[list[WriteResult]] = Future()
         done.set_result(results)
@@ -224,7 +237,9 @@ class CheckpointWriter(StorageWriter):
         Raises:
             StorageError: a file of another rank is not there, or the store refuses.
         """
-        place = self._opened()
+        if self._written_at is not None:
+            self._log().waited(self._written_at)
+        begin, place = time.monotonic(), self._opened()
         everything = [one for rank in results for one in rank]
         files = {
             one.storage_data.relative_path: one.file
@@ -240,6 +255,7 @@ class CheckpointWriter(StorageWriter):
         place.storage.write(place.path(self._marker), pickle.dumps(metadata))
         if self._pointer is not None:
             self._point(place, self._pointer)
+        self._log().called("publish", begin)
         self._end_announcement()
         self._remove_others(place)
         if self._keep is not None:
@@ -255,10 +271,18 @@ class CheckpointWriter(StorageWriter):
         place, self._place = self._place, None
         if place is not None:
             place.storage.close()
+        recorded, self._recorded = self._recorded, None
+        if recorded is not None:
+            recorded.leave()
 
     @property
     def _marker(self) -> str:
         return METADATA if self._alone is None else f"__{self._alone}{METADATA}"
+
+    def _log(self) -> CheckpointLog:
+        if self._recorded is None:
+            self._recorded = open_log(self._url, self._trace, rank=own_rank())
+        return self._recorded
 
     def _opened(self) -> Place:
         if self._place is None:
