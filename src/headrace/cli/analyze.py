@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from headrace.analysis.analyser import Analyser
@@ -18,6 +16,7 @@ from headrace.analysis.figures import Analysis
 from headrace.analysis.tables import blocks, first_line
 from headrace.analysis.warmup import WarmUp
 from headrace.cli.outputs import json_option, require_writable_file
+from headrace.cli.reading import progress_bar
 from headrace.core.errors import CallerError, StorageError
 from headrace.report.blocks import Table
 from headrace.report.console import print_facts, print_table
@@ -70,7 +69,7 @@ def command(
     if html_file:
         _require_drawings(html_file)
     trace = open_trace(traces)
-    with _progress_bar(trace.nbytes * (2 if skip else 1)) as advanced:
+    with progress_bar("analysing", trace.nbytes * (2 if skip else 1)) as advanced:
         warm_up = _warm_up(open_trace(traces), skip, advanced) if skip else None
         analyser = Analyser(job=job, warm_up=warm_up, price_per_hour=price)
         for batch in trace.batches(advanced):
@@ -124,14 +123,3 @@ def _write_page(path: Path, analysis: Analysis) -> None:
         raise StorageError(
             f"{path} cannot be written: {error.strerror}; name another file or directory"
         ) from error
-
-
-@contextmanager
-def _progress_bar(nbytes: int) -> Iterator[Callable[[int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("analysing"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, disable=not console.is_terminal, transient=True
-    ) as bar:
-        task = bar.add_task("", total=nbytes)
-        yield lambda advanced: bar.advance(task, advanced)

@@ -16,10 +16,11 @@ from headrace.trace.batches import joined
 from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
 from headrace.trace.importers.dftracer import DFTracer
 from headrace.trace.importers.eventparquet import EventParquet, about
+from headrace.trace.importers.kineto import Kineto
 from headrace.trace.importers.segments import Segments, host_of
 from headrace.trace.skew import ClockEvidence, Clocks
 
-IMPORTERS: tuple[Importer, ...] = (Segments(), EventParquet(), DFTracer())
+IMPORTERS: tuple[Importer, ...] = (Segments(), EventParquet(), DFTracer(), Kineto())
 """Of all formats; the first that recognises a file reads it."""
 
 _GZIP = b"\x1f\x8b"
@@ -55,9 +56,14 @@ class Trace:
         return "+".join(dict.fromkeys(source.importer.name for source in self.sources))
 
     @property
+    def file_bytes(self) -> int:
+        """Return its size on disk [bytes]."""
+        return sum(source.nbytes for source in self.sources)
+
+    @property
     def nbytes(self) -> int:
         """Return how much is read of it [bytes]: twice what says how far clocks are apart."""
-        return sum(source.nbytes for source in (*self.sources, *self._clocked()))
+        return self.file_bytes + sum(source.nbytes for source in self._clocked())
 
     def clocks(self, advanced: Callable[[int], None] = lambda _: None) -> Clocks:
         """Return how far apart the clocks of its hosts are; read once, and said in the notes.
