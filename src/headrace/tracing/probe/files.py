@@ -36,9 +36,12 @@ _TEXT_MODES = ("r", "w", "a", "x", "rt", "wt", "at", "xt")
 
 def watch_open(tracer: Tracer) -> None:
     """Put a watched ``open`` in the place of the real one."""
-    watched = _Open(io.open, tracer)
-    builtins.open = watched
-    io.open = watched
+    builtins.open = io.open = watched_open(tracer)
+
+
+def watched_open(tracer: Tracer) -> Any:
+    """Return what does as ``open`` does, and records."""
+    return _Open(io.open, tracer)
 
 
 class _Open:
@@ -65,7 +68,7 @@ class _Open:
         if not _is_watched(file, mode, buffering, (encoding, errors, newline)):
             return self._real(file, mode, buffering, encoding, errors, newline, closefd, opener)
         began = time.perf_counter_ns()
-        raw = _WatchedFile(file, mode[0], closefd, opener)
+        raw = _WatchedFile(os.fspath(file), mode[0], closefd, opener)
         try:
             self._watcher.try_to(raw.begin, self._tracer, self._watcher, began)
             buffered = _buffered(raw, mode, buffering)
@@ -213,7 +216,8 @@ def _is_watched(file: Any, mode: Any, buffering: Any, of_text: tuple[Any, ...]) 
     """Tell whether a call opens data by name, in one of the usual ways."""
     if mode not in _BINARY_MODES and mode not in _TEXT_MODES:
         return False
-    if buffering != -1 and (mode in _TEXT_MODES or buffering <= 1):
+    is_size = isinstance(buffering, int) and (buffering == 0 or buffering > 1)
+    if buffering != -1 and not (mode in _BINARY_MODES and is_size):
         return False
     if mode in _BINARY_MODES and of_text != (None, None, None):
         return False
@@ -231,6 +235,8 @@ def _is_watched(file: Any, mode: Any, buffering: Any, of_text: tuple[Any, ...]) 
 
 
 def _buffered(raw: _WatchedFile, mode: str, buffering: int) -> Any:
+    if buffering == 0:
+        return raw
     if buffering == -1:
         buffering = getattr(raw, "_blksize", io.DEFAULT_BUFFER_SIZE)
         if sys.version_info >= _BUFFERS_GREW:
