@@ -99,6 +99,19 @@ def test_loading_is_what_a_plain_computation_finds(
         assert found.per_load_s == pytest.approx(totals[Kind(part)] / len(seconds))
 
 
+def test_further_numbers_and_cpu_of_loads_are_summed_and_levels_are_not() -> None:
+    events = [
+        event(
+            Kind.LOAD, n, 1, cpu_ns=S // 4, counts={"samples": 8, "bytes_wire": n, "queue_bytes": 9}
+        )
+        for n in range(10)
+    ]
+    loading = of([*events, event(Kind.LOAD, 0, 1), event(Kind.STEP, 0, 1, counts={"x": 1})]).loading
+    assert loading is not None
+    assert loading.counts == {"samples": 80, "bytes_wire": 45}
+    assert loading.cpu_s == pytest.approx(2.5)
+
+
 def test_requests_are_what_a_plain_computation_finds(
     job: JobFigures, rows: list[dict[str, Any]]
 ) -> None:

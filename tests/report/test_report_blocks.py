@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 
 import pytest
+from PIL import Image
 from rich.console import Console
 
 from headrace.report import plots, units
 from headrace.report.blocks import Facts, Headline, Headlines, Page, Prose, Table
-from headrace.report.console import print_table
+from headrace.report.console import print_facts, print_table
 from headrace.report.html import render_page
 from headrace.report.provenance import provenance
 
@@ -91,3 +93,59 @@ def test_provenance_names_the_machine() -> None:
     made_at = provenance()
     assert made_at.machine.cpus_usable >= 1
     assert made_at.date.endswith("+00:00")
+
+
+def test_names_with_dollars_and_rare_letters_are_drawn_as_they_are() -> None:
+    bar = plots.Bar(label="a$b$c_東京", parts=(("part", plots.OURS, 1.0),))
+    assert "a$b$c_東京" in plots.bars([bar], x_label="x")
+
+
+def image_in(drawn: str) -> Image.Image:
+    """The image of a drawing, which lies in it upside down."""
+    found = re.search(r"data:image/png;base64,([^\"]+)", drawn)
+    assert found is not None and "scale(1 -1)" in drawn
+    image = Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGB")
+    return image.transpose(Image.Transpose.FLIP_TOP_BOTTOM)
+
+
+def pixel(image: Image.Image, x: float, y: float) -> tuple[int, ...]:
+    found = image.getpixel((int(image.width * x), int(image.height * y)))
+    assert isinstance(found, tuple)
+    return found
+
+
+def test_an_image_has_a_strip_for_each_name_and_mixes_colours() -> None:
+    layers = [
+        plots.Layer(label="one", colour="#ff0000", rows=[[1, 0], [0.5, 0]]),
+        plots.Layer(label="other", colour="#0000ff", rows=[[0, 0], [0.5, 0]]),
+    ]
+    drawn = plots.strips(layers, ["first", "second"], end=2.0, x_label="time [s]")
+    for text in ("first", "second", "one", "other", "time [s]"):
+        assert f">{text}</text>" in drawn
+    pixels = image_in(drawn)
+    found = [pixel(pixels, x, y) for y in (0.25, 0.75) for x in (0.25, 0.75)]
+    assert found[0] == (255, 0, 0) and found[1] == found[3] == (255, 255, 255)
+    assert found[2] == pytest.approx((128, 0, 128), abs=2)
+
+
+def test_heat_is_darker_where_there_is_more() -> None:
+    drawn = plots.heat_map([[0, 1, 100]], ["file"], end=3.0, x_label="time [s]")
+    pixels = image_in(drawn)
+    none, little, much = (pixel(pixels, x, 0.5)[2] for x in (0.1, 0.5, 0.9))
+    assert 255 == none > little > much
+
+
+def test_facts_are_printed_with_what_is_in_brackets_and_without_what_drives_terminals() -> None:
+    output = io.StringIO()
+    facts = Facts(title="[b]Facts", items=(("name", "[red]value\x1b[0m " + "long " * 30),))
+    print_facts(Console(file=output, width=60), facts)
+    said = output.getvalue()
+    assert "[b]Facts" in said and "[red]value" in said and "\x1b" not in said
+    assert max(map(len, said.splitlines())) <= 60 and said.count("long") == 30
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(1, "1 B"), (1000, "1 kB"), (10**8, "100 MB"), (10**18, "1000 PB")]
+)
+def test_round_sizes_are_told_in_decimal_units(value: float, told: str) -> None:
+    assert units.round_bytes(value) == told

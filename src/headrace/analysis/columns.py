@@ -19,6 +19,9 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 NULL = -1
 """Stands for null in an array of numbers, none of which is negative."""
 
+_PAIRS = pa.list_(
+    pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64())])
+)
 _LATEST = np.iinfo(np.int64).max
 _NO_RANK = -2
 """Places of processes without a rank lie below."""
@@ -78,6 +81,13 @@ class Columns:
         """Return one of the further numbers; below 0: not told."""
         found = pc.map_lookup(self._source.batch.column("counts"), name, "first")
         return self._chosen(pc.fill_null(found, NULL).to_numpy(zero_copy_only=False))
+
+    def all_counted(self) -> tuple[pa.StringArray, pa.Int64Array]:
+        """Return names and values of the further numbers of all these events."""
+        column = self._source.batch.column("counts")
+        chosen = column if self._rows is None else column.take(pa.array(self._rows))
+        pairs = pc.list_flatten(chosen.cast(_PAIRS))
+        return pc.struct_field(pairs, 0), pc.struct_field(pairs, 1)
 
     def flags(self, name: str) -> Mask:
         """Return where a column of truth values is true."""

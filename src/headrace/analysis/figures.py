@@ -85,6 +85,12 @@ class Loading(Figures, frozen=True, kw_only=True):
     """By kind of part."""
 
     stragglers: Stragglers | None = None
+    cpu_s: float | None = None
+    """CPU that loads took where they were recorded [s]."""
+
+    counts: dict[str, int] = {}
+    """Further numbers that loads tell (``samples``, ``bytes_wire``), summed; the unit is in the
+    name. Levels of queues (``queue_…``) are left out: their sum means nothing."""
 
 
 class Requests(Figures, frozen=True, kw_only=True):

@@ -6,9 +6,13 @@ import numpy as np
 
 from headrace.analysis.columns import NULL, Columns
 from headrace.analysis.figures import Loading, Part
+from headrace.analysis.named import NamedSums
 from headrace.analysis.slowest import SlowLoads
 from headrace.analysis.spreads import NS_PER_S, SpreadSketch
 from headrace.trace.events import PARTS, Kind
+
+_LEVELS = "queue_"
+"""Names of numbers that are levels begin so."""
 
 
 class LoadSums:
@@ -17,17 +21,35 @@ class LoadSums:
     def __init__(self) -> None:
         self.latency = SpreadSketch()
         self.slow = SlowLoads()
+        self.cpu_ns: int | None = None
+        self._counts = NamedSums(("name",), {"total": "sum"})
 
     def add(self, loads: Columns) -> None:
         """Take in loads whose duration is known."""
         times = loads.operations
         self.latency.add(loads.durations / np.maximum(times, 1), times)
         self.slow.add(loads)
+        names, totals = loads.all_counted()
+        self._counts.add({"name": names, "total": totals})
+        cpu_ns = loads.numbers("cpu_ns")
+        if (cpu_ns >= 0).any():
+            self.cpu_ns = (self.cpu_ns or 0) + int(np.maximum(cpu_ns, 0).sum())
 
     def merge(self, other: LoadSums) -> None:
         """Take in all that another one took in."""
         self.latency.merge(other.latency)
         self.slow.merge(other.slow)
+        self._counts.merge(other._counts)
+        if other.cpu_ns is not None:
+            self.cpu_ns = (self.cpu_ns or 0) + other.cpu_ns
+
+    def counts(self) -> dict[str, int]:
+        """Return the further numbers that loads tell, summed, by name."""
+        table = self._counts.table()
+        if table is None:
+            return {}
+        pairs = zip(table["name"].to_pylist(), table["total"].to_pylist(), strict=True)
+        return {name: total for name, total in sorted(pairs) if not name.startswith(_LEVELS)}
 
 
 class LoadingSums:
@@ -66,6 +88,8 @@ class LoadingSums:
             unit=unit,
             latency_s=latency_s,
             parts=self._parts(latency_s.count),
+            cpu_s=None if loads.cpu_ns is None else loads.cpu_ns / NS_PER_S,
+            counts=loads.counts(),
             stragglers=loads.slow.stragglers(self._named()),
         )
 

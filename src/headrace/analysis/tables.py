@@ -17,8 +17,10 @@ from headrace.analysis.figures import (
     Stragglers,
     Suspect,
 )
+from headrace.analysis.spreads import NS_PER_S
 from headrace.report.bars import bars
 from headrace.report.blocks import Facts, Table
+from headrace.report.printable import printable
 from headrace.report.units import bytes_, percent, seconds, significant
 
 SHOWN_JOBS = 10
@@ -87,6 +89,7 @@ def job_blocks(job: JobFigures) -> Iterator[Table | Facts]:
     yield from times_table(job)
     if job.loading is not None:
         yield from parts_table(job.loading)
+        yield from counts_table(job.loading, job.span_s)
         if job.loading.stragglers is not None:
             yield from stragglers_table(job.loading.stragglers)
     yield from checkpoints_table(job)
@@ -161,7 +164,7 @@ def idle_table(found: Accelerators) -> Table:
         columns=("", "time", "share"),
         rows=(*rows, ("together", seconds(found.idle_s), percent(found.idle_share))),
         note=f"Of {found.ranks:,} ranks in {seconds(found.span_s)}: "
-        f"{_hours(found.lost_hours)} accelerator hours.{cost}",
+        f"{_quantity(found.lost_hours)} accelerator hours.{cost}",
         emphasis=frozenset({2}),
     )
 
@@ -193,6 +196,21 @@ def parts_table(loading: Loading) -> Iterator[Table]:
             ),
             note="Parts of samples that were prepared at the same time are summed.",
             emphasis=frozenset({3}),
+        )
+
+
+def counts_table(loading: Loading, span_s: float) -> Iterator[Table]:
+    """Yield the further numbers that loads tell."""
+    if loading.counts and span_s:
+        yield Table(
+            title="Told by loads",
+            columns=("", "total", "per second"),
+            rows=tuple(
+                (name, told(total), told(total / span_s))
+                for name, total in loading.counts.items()
+                for told in (_teller(name),)
+            ),
+            note=_cpu(loading),
         )
 
 
@@ -282,7 +300,8 @@ def hottest_table(files: Sequence[Heat]) -> Iterator[Table]:
 
 
 def shortened(name: str) -> str:
-    """Return a name's end, which tells more than its beginning, where it is long."""
+    """Return a name as it can be shown: of a long one the end, which tells more."""
+    name = printable(name)
     return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
 
 
@@ -302,6 +321,21 @@ def _spreads(
     if rows:
         columns = ("", "number", "mean", "P50", "P90", "P99", "most", "total")
         yield Table(title=title, columns=columns, rows=rows, note=note)
+
+
+def _cpu(loading: Loading) -> str:
+    if loading.cpu_s is None:
+        return ""
+    samples = loading.counts.get("samples")
+    each = f", {seconds(loading.cpu_s / samples)} a sample" if samples else ""
+    return f"Loads took {seconds(loading.cpu_s)} of CPU where they were recorded{each}."
+
+
+def _teller(name: str) -> Callable[[float], str]:
+    """Return how a number is told whose unit is in its name."""
+    if name.endswith("_ns"):
+        return lambda value: seconds(value / NS_PER_S)
+    return bytes_ if "bytes" in name else _quantity
 
 
 def _overlap_note(job: JobFigures) -> str:
@@ -387,7 +421,7 @@ def _number(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
-def _hours(value: float) -> str:
+def _quantity(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else significant(value)
 
 

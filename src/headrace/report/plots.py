@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ _STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": _INK,
+    "text.parse_math": False,  # names of files may have dollars
     "axes.labelcolor": "#5b6675",
     "axes.edgecolor": "#c7ced7",
     "axes.spines.top": False,
@@ -315,7 +317,9 @@ def _distinct(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _svg(figure: Figure) -> str:
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    with warnings.catch_warnings():  # the browser has glyphs that matplotlib's font lacks
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     drawing = buffer.getvalue()
     drawing = drawing[drawing.index("<svg") :]
     return re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
