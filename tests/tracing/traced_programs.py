@@ -24,8 +24,8 @@ class Outcome:
 def traced(command: Sequence[str], folder: Path) -> Outcome:
     """Run a command below a new folder ``trace`` of ``folder``."""
     trace = folder / "trace"
-    exit_code = run_traced(command, trace, job="job").exit_code
-    return Outcome(exit_code, events_in(trace))
+    ran = run_traced(command, trace, job="job")
+    return Outcome(ran.exit_code, events_in(trace) if ran.collected.events else [])
 
 
 def traced_script(text: str, folder: Path, *arguments: str, options: Sequence[str] = ()) -> Outcome:

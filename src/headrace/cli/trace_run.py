@@ -45,8 +45,8 @@ def _said(traced: Traced, folder: Path) -> str:
     collected = traced.collected
     if not collected.events:
         return (
-            f"headrace: nothing was recorded in {folder}: no Python process of the program loaded, "
-            "read or saved anything that is watched; python -I, -E and -S, and programs that clear "
+            "headrace: nothing was recorded: no Python process of the program loaded, read or "
+            "saved anything that is watched; python -I, -E and -S, and programs that clear "
             "PYTHONPATH, leave the recorder out"
         )
     lost = f", {collected.lost:,} were lost" if collected.lost else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def run_traced(command: Sequence[str], folder: Path, *, job: str) -> Traced:
         StorageError: the folder cannot be written.
     """
     with (
+        _made(folder),
         tempfile.TemporaryDirectory(prefix="headrace-spool-") as spool,
         EventRecorder(folder, Origin(role="program", job=job)) as recorder,
     ):
@@ -82,6 +84,17 @@ def traced_environment(
         "PYTHONPATH": os.pathsep.join(paths),
         SPOOL_VARIABLE: str(spool),
     }
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """Remove a folder that was made for a trace and stayed empty."""
+    was_there = folder.exists()
+    try:
+        yield
+    finally:
+        if not was_there and folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _collect_rest(collector: Collector) -> None:

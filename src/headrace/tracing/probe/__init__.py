@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from .checkpoints import Checkpoints
@@ -42,7 +43,7 @@ def is_launcher(command: list[str]) -> bool:
 
     Such a program is not watched; what it starts is.
     """
-    for word, following in zip(command[1:], [*command[2:], ""], strict=True):
+    for word, following in pairwise([*command[1:], ""]):
         if word == "-m":
             return following in _LAUNCHER_MODULES
         if not word.startswith("-"):

@@ -1,0 +1,231 @@
+"""Traced programs run as untraced ones do, and leave a trace whatever becomes of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from traced_programs import events_in, traced, traced_script
+
+from headrace.cli.main import run as run_headrace
+from headrace.tracing.probe import is_launcher
+from headrace.tracing.run import default_job
+
+PLAIN = "import os, sys; sys.stdout.write(repr((sys.argv, sys.path, os.getcwd(), __name__)))"
+
+
+def untraced(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def test_a_script_sees_the_arguments_and_the_paths_that_it_would_see(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outcome = traced_script(PLAIN, tmp_path, "--out", "-o", "a b", "")
+    said = capfd.readouterr()
+    command = (sys.executable, str(tmp_path / "script.py"), "--out", "-o", "a b", "")
+    assert outcome.exit_code == 0
+    assert said.out == untraced(*command)
+    assert said.err == ""
+
+
+def test_a_module_runs_as_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(PLAIN + "; open('data').read()")
+    Path("data").write_text("data")
+    outcome = traced([sys.executable, "-m", "mine", "x"], tmp_path)
+    assert "'__main__'" in capfd.readouterr().out
+    (read,) = outcome.of("request")
+    assert (read["file"], read["bytes"]) == (str(tmp_path / "data"), 4)
+
+
+def test_a_sitecustomize_of_the_users_own_runs_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("import sys; sys.mine = __file__")
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    script = "import sys, sitecustomize; print(sys.mine, sitecustomize.__file__)"
+    assert traced_script(script, tmp_path).exit_code == 0
+    assert capfd.readouterr().out == f"{own}/sitecustomize.py {own}/sitecustomize.py\n"
+
+
+def test_an_error_in_a_sitecustomize_of_the_users_own_is_said_as_without(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("raise ValueError('mine')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert traced_script("print(open(__file__ + 'x', 'w').write('x'))", tmp_path).events
+    said = capfd.readouterr()
+    assert said.out == "1\n"
+    assert "ValueError: mine" in said.err
+
+
+def test_a_script_that_fails_fails_with_its_own_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    outcome = traced_script("open('/no/such/file')", tmp_path)
+    assert outcome.exit_code == 1
+    said = capfd.readouterr().err
+    assert said.splitlines()[-1].startswith("FileNotFoundError: [Errno 2] No such file")
+    assert f'File "{tmp_path}/script.py", line 1, in <module>' in said
+
+
+def test_processes_that_it_starts_are_recorded_each_as_itself(tmp_path: Path) -> None:
+    outcome = traced_script(
+        "import multiprocessing, os, subprocess, sys\n"
+        "def write(name):\n"
+        "    with open(f'{os.path.dirname(__file__)}/{name}', 'w') as file: file.write(name)\n"
+        "if __name__ == '__main__':\n"
+        "    write('main')\n"
+        "    for way in ('fork', 'spawn', 'forkserver'):\n"
+        "        child = multiprocessing.get_context(way).Process(target=write, args=(way,))\n"
+        "        child.start(); child.join()\n"
+        '    script = \'import sys; open(sys.argv[1], "w").write("sub")\'\n'
+        "    subprocess.run([sys.executable, '-c', script, os.path.dirname(__file__) + '/sub'])\n",
+        tmp_path,
+    )
+    wrote = {Path(event["file"]).name: event["pid"] for event in outcome.of("request")}
+    assert set(wrote) == {"main", "fork", "spawn", "forkserver", "sub"}
+    assert len(set(wrote.values())) == 5
+
+
+def test_a_killed_program_leaves_all_that_it_recorded(tmp_path: Path) -> None:
+    outcome = traced_script(
+        "import os, signal, sys\n"
+        "for number in range(50):\n"
+        "    with open(sys.argv[1], 'wb') as file: file.write(b'x' * number)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n",
+        tmp_path,
+        str(tmp_path / "out"),
+    )
+    assert outcome.exit_code == 128 + signal.SIGKILL
+    assert [event["bytes"] for event in outcome.of("request")] == list(range(1, 50))
+
+
+def test_when_all_is_killed_at_once_the_trace_lacks_no_more_than_a_second(tmp_path: Path) -> None:
+    script, trace = tmp_path / "script.py", tmp_path / "trace"
+    script.write_text(
+        "import sys, time\n"
+        "while True:\n"
+        "    with open(sys.argv[1], 'w') as file: file.write(str(time.time_ns()))\n"
+        "    time.sleep(0.01)\n"
+    )
+    command = [sys.executable, "-m", "headrace", "trace", "run", "-o", str(trace), "--"]
+    running = subprocess.Popen(
+        [*command, sys.executable, str(script), str(tmp_path / "out")], start_new_session=True
+    )
+    try:
+        until = time.monotonic() + 20
+        while not (trace.exists() and (tmp_path / "out").exists()) and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(1.5)
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    killed_ns = time.time_ns()
+    last = max(event["begin_ns"] for event in events_in(trace))
+    assert killed_ns - last < 1.5e9  # half a second for the machine, which others share
+
+
+def test_what_the_kernel_counts_is_recorded_too(tmp_path: Path) -> None:
+    outcome = traced_script(
+        "import os, sys, time\n"
+        "with open(sys.argv[1], 'w'): pass\n"
+        "until = time.monotonic() + 1.2\n"
+        "while time.monotonic() < until:\n"
+        "    file = os.open(sys.argv[0], os.O_RDONLY); os.read(file, 100); os.close(file)\n"
+        "    time.sleep(0.01)\n",
+        tmp_path,
+        str(tmp_path / "out"),
+    )
+    counted = [event for event in outcome.of("call") if event["name"] == "process_io"]
+    assert counted
+    assert all(dict(event["counts"])["rchar_bytes"] >= 100 for event in counted)
+
+
+def test_the_command_says_where_the_trace_is_and_gives_the_programs_code(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "a trace"
+    script = tmp_path / "script.py"
+    script.write_text("open(__file__ + '.out', 'w').close(); raise SystemExit(7)")
+    arguments = ["trace", "run", "--out", str(trace), "--", sys.executable, str(script)]
+    assert run_headrace(arguments) == 7
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert said.err == (
+        f"headrace: 1 events of 1 processes are in {trace}; analyse them: "
+        f"headrace analyze '{trace}'\n"
+    )
+    assert {event["job"] for event in events_in(trace)} == {"script"}
+
+
+@pytest.mark.parametrize("option", ["-I", "-E", "-S"])
+def test_pythons_that_leave_the_recorder_out_are_told_of(
+    option: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["trace", "run", "-o", str(tmp_path / "trace"), sys.executable, option, "-c", ""]
+    assert run_headrace(arguments) == 0
+    assert "nothing was recorded" in capfd.readouterr().err
+
+
+def test_a_program_that_is_not_there_is_a_wrong_call(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_headrace(["trace", "run", "-o", str(tmp_path / "trace"), "no-such-program"]) == 2
+    assert "cannot run no-such-program" in capfd.readouterr().err
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_library_that_is_not_as_expected_is_left_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "safetensors.py").write_text("is_another = True")
+    outcome = traced_script(
+        "import safetensors; print(safetensors.is_another); open(__file__ + 'x', 'w').close()",
+        tmp_path,
+    )
+    said = capfd.readouterr()
+    assert said.out == "True\n"
+    assert said.err.count("\n") == 1
+    assert "uses of safetensors of process" in said.err
+    assert outcome.of("metadata")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_one"),
+    [
+        (["python", "/env/bin/torchrun", "train.py"], True),
+        (["python", "-u", "-m", "torch.distributed.run", "train.py"], True),
+        (["python", "-u", "train.py", "torchrun"], False),
+        (["python", "-m", "train"], False),
+        (["python", "-c", "pass"], False),
+        (["python"], False),
+    ],
+)
+def test_programs_that_only_start_others_are_known(command: list[str], is_one: bool) -> None:
+    assert is_launcher(command) == is_one
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "job"),
+    [
+        (["python", "-u", "a/train.py", "x"], {}, "train"),
+        (["torchrun", "--nproc-per-node", "2", "train.py"], {}, "train"),
+        (["python", "-m", "mine"], {}, "python"),
+        (["python", "train.py"], {"SLURM_JOB_ID": "41"}, "41"),
+    ],
+)
+def test_a_job_is_called_as_its_run_or_its_script(
+    command: list[str], environment: dict[str, str], job: str
+) -> None:
+    assert default_job(command, environment) == job
