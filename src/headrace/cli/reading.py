@@ -1,12 +1,18 @@
-"""A bar on standard error while a trace is read."""
+"""What verbs that read a trace say on standard error: how far they are, and what is damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from headrace.cli.outputs import require_writable_file
+from headrace.core.errors import CallerError
+from headrace.trace.opening import Trace
 
 
 @contextmanager
@@ -24,3 +30,27 @@ def progress_bar(doing: str, nbytes: int) -> Iterator[Callable[[int], None]]:
     ) as bar:
         task = bar.add_task("", total=nbytes)
         yield lambda advanced: bar.advance(task, advanced)
+
+
+def require_elsewhere(path: Path, given: Sequence[str], trace: Trace) -> None:
+    """Refuse to write over what is read, or into it, where it would be read as well later."""
+    require_writable_file(str(path))
+    place = path.resolve()
+    folders = [Path(one).resolve() for one in given if Path(one).is_dir()]
+    if any(place.is_relative_to(folder) for folder in folders) or any(
+        source.path.resolve() == place for source in trace.sources
+    ):
+        raise CallerError(f"{path} would become part of the trace; write it somewhere else")
+
+
+def tell_problems(trace: Trace) -> None:
+    """Say on standard error what of a trace that was read is damaged, lost or unknown."""
+    notes = trace.notes
+    for problem in notes.problems:
+        click.echo(f"headrace: {problem}", err=True)
+    if notes.further_problems:
+        click.echo(f"headrace: and {notes.further_problems:,} problems more", err=True)
+    if notes.lost_events:
+        click.echo(f"headrace: {notes.lost_events:,} events were lost when recorded", err=True)
+    if notes.is_relative:
+        click.echo("headrace: times count from an arbitrary moment, not from 1970", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.cli.trace_anonymize import command as anonymize_command
 from headrace.cli.trace_compact import command as compact_command
 from headrace.cli.trace_export import command as export_command
 from headrace.cli.trace_run import command as run_command
@@ -23,5 +24,5 @@ def command() -> None:
     """  # noqa: D301 - click reads the lone \b
 
 
-for _one in (compact_command, export_command, run_command, show_command):
+for _one in (anonymize_command, compact_command, export_command, run_command, show_command):
     command.add_command(_one)

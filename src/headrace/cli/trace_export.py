@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
 import pyarrow as pa
 
-from headrace.cli.outputs import require_writable_file
-from headrace.cli.reading import progress_bar
+from headrace.cli.reading import progress_bar, require_elsewhere, tell_problems
 from headrace.core.errors import CallerError
 from headrace.report.units import bytes_
 from headrace.trace.exportotel import export_otel
 from headrace.trace.exportparquet import export_parquet
 from headrace.trace.exportperfetto import export_perfetto
-from headrace.trace.opening import Trace, open_trace
+from headrace.trace.opening import open_trace
 
 Export = Callable[[Iterable[pa.RecordBatch], Path], int]
 
@@ -49,7 +48,7 @@ def command(*, traces: tuple[str, ...], format_name: str) -> int:
     *given, target = traces
     path = Path(target)
     trace = open_trace(given)
-    _require_elsewhere(path, given, trace)
+    require_elsewhere(path, given, trace)
     export, readers = FORMATS[format_name]
     with progress_bar("exporting", trace.nbytes) as advanced:
         events = export(trace.batches(advanced), path)
@@ -57,28 +56,5 @@ def command(*, traces: tuple[str, ...], format_name: str) -> int:
         f"headrace: {events:,} events, {bytes_(path.stat().st_size)}, are in {path}; {readers}",
         err=True,
     )
-    _tell_problems(trace)
+    tell_problems(trace)
     return 1 if trace.notes.is_partial else 0
-
-
-def _require_elsewhere(path: Path, given: Sequence[str], trace: Trace) -> None:
-    """Refuse to write over what is read, or into it, where it would be read as well later."""
-    require_writable_file(str(path))
-    place = path.resolve()
-    folders = [Path(one).resolve() for one in given if Path(one).is_dir()]
-    if any(place.is_relative_to(folder) for folder in folders) or any(
-        source.path.resolve() == place for source in trace.sources
-    ):
-        raise CallerError(f"{path} would become part of the trace; write it somewhere else")
-
-
-def _tell_problems(trace: Trace) -> None:
-    notes = trace.notes
-    for problem in notes.problems:
-        click.echo(f"headrace: {problem}", err=True)
-    if notes.further_problems:
-        click.echo(f"headrace: and {notes.further_problems:,} problems more", err=True)
-    if notes.lost_events:
-        click.echo(f"headrace: {notes.lost_events:,} events were lost when recorded", err=True)
-    if notes.is_relative:
-        click.echo("headrace: times count from an arbitrary moment, not from 1970", err=True)

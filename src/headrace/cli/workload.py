@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headrace.cli.outputs import json_option, require_writable_file, require_writable_folder
+from headrace.cli.reading import progress_bar, tell_problems
 from headrace.core.errors import CallerError
 from headrace.report.blocks import Table
 from headrace.report.units import bytes_, seconds
@@ -45,6 +46,8 @@ def command() -> None:
 def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | None) -> int:
     """Fit a model to TRACE, of any format that headrace reads.
 
+    Exits with 1 if something of the trace is damaged; the model is of the rest.
+
     \b
     Examples:
       headrace workload fit ~/.cache/headrace/traces/my-job -o my-job.toml
@@ -56,22 +59,17 @@ def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | No
 
     require_writable_file(output)
     trace = open_trace(traces)
-    with _bar("fitting", 2 * trace.nbytes) as advanced:
+    with progress_bar("fitting", 2 * trace.nbytes) as advanced:
         fitted = fit_model(
             lambda: trace.batches(advanced), name=name, source=f"{trace.format} trace", job=job
         )
-    for said in (*fitted.notes, *trace.notes.problems):
-        click.echo(f"headrace: {said}", err=True)
-    text = toml_text(fitted.model)
-    if output == "-":
-        click.echo(text, nl=False)
-        return 0
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CallerError(f"cannot write {output}: {error.strerror}; name another file") from error
-    _print_model(fitted.model)
-    return 0
+    for note in fitted.notes:
+        click.echo(f"headrace: {note}", err=True)
+    tell_problems(trace)
+    _write(output, toml_text(fitted.model))
+    if output != "-":
+        _print_model(fitted.model)
+    return 1 if trace.notes.is_partial else 0
 
 
 @command.command()
@@ -156,6 +154,16 @@ def show(*, model: str, json_file: str | None) -> int:
     if json_file != "-":
         _print_model(found)
     return 0
+
+
+def _write(output: str, text: str) -> None:
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CallerError(f"cannot write {output}: {error.strerror}; name another file") from error
 
 
 @contextmanager
