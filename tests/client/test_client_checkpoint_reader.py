@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import pickle
@@ -25,7 +26,7 @@ from headrace.client.checkpoint.savedtensor import HEAD_BYTES, parse_head
 from headrace.client.torch.checkpoint.metadata import parse_metadata
 from headrace.core.errors import CorruptDataError
 from headrace.storage.opening import open_storage
-from headrace.torch import CheckpointReader
+from headrace.torch import CheckpointReader, CheckpointWriter
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
 
@@ -58,6 +59,16 @@ def test_a_state_comes_back_from_hdfs(saved: Path, hdfs_dir: str) -> None:
     dcp.load(loaded, storage_reader=reader, no_dist=True)
     assert same(loaded, random_state())
     reader.close()
+
+
+def test_a_reader_that_has_loaded_can_be_sent_to_another_process(hdfs_dir: str) -> None:
+    dcp.save({"a": torch.ones(3)}, storage_writer=CheckpointWriter(hdfs_dir), no_dist=True)
+    reader = CheckpointReader(hdfs_dir)
+    for _ in range(2):
+        loaded = {"a": torch.zeros(3)}
+        dcp.load(loaded, storage_reader=reader, no_dist=True)
+        assert loaded["a"].tolist() == [1, 1, 1]
+        reader = copy.deepcopy(pickle.loads(pickle.dumps(reader)))
 
 
 def test_few_requests_bring_many_items(saved: Path) -> None:
@@ -296,6 +307,16 @@ def test_files_outside_of_the_checkpoint_are_refused(copied: Path, path: str) ->
 @pytest.mark.parametrize("fields", [{"offset": -1}, {"length": -1}, {"offset": 1 << 63}])
 def test_pieces_where_no_file_can_be_are_refused(copied: Path, fields: Any) -> None:
     change_metadata(copied, "scalar", **fields)
+    with pytest.raises(CorruptDataError, match="damaged or hostile"):
+        CheckpointReader(copied).read_metadata()
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 63])
+def test_pieces_that_nobody_can_count_are_refused(copied: Path, number: int) -> None:
+    metadata = pickle.loads((copied / ".metadata").read_bytes())
+    for index in metadata.storage_data:
+        object.__setattr__(index, "index", number)
+    (copied / ".metadata").write_bytes(pickle.dumps(metadata))
     with pytest.raises(CorruptDataError, match="damaged or hostile"):
         CheckpointReader(copied).read_metadata()
 

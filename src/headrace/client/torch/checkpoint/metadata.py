@@ -95,6 +95,10 @@ def _require_place(index: object, info: object, what: str) -> None:
             f"{what} says that {index.fqn!r} lies at {info.offset}, {info.length} bytes long; it "
             "is damaged or hostile"
         )
+    if not (index.index is None or 0 <= index.index <= _MOST_BYTES):
+        raise CorruptDataError(
+            f"{what} numbers a piece of {index.fqn!r} with {index.index}; it is damaged or hostile"
+        )
 
 
 def _require_inside(places: dict[MetadataIndex, _StorageInfo], what: str) -> None:

@@ -97,6 +97,10 @@ class CheckpointReader(StorageReader):
         self._metadata_error: HeadraceError | None = None
         self._statistics = ReaderStatistics()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is open: another process opens it anew."""
+        return {**self.__dict__, "_checkpoint": None}
+
     @property
     def checkpoint_id(self) -> str:
         """The checkpoint's folder."""
