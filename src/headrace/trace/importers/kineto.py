@@ -22,7 +22,7 @@ from headrace.trace.events import Kind
 from headrace.trace.importer import Notes
 from headrace.trace.importers import columns
 from headrace.trace.importers.kineto_calls import call_of, step_of
-from headrace.trace.importers.text import LONGEST_LINE, PIECE_BYTES, file_chunks
+from headrace.trace.importers.text import LONGEST_LINE, PIECE_BYTES, file_chunks, nan_as_null
 
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE_LIST = re.compile(rb"\s*\[")
@@ -33,7 +33,6 @@ _HOST = re.compile(rb'"host_name"\s*:\s*"([^"\\]+)"')
 _HOST_IN_NAME = re.compile(r"^(.+)_\d+\.\d+\.pt\.trace\.json")
 _NEXT = re.compile(rb"\}\s*,\s*(?=\{)")
 _END = re.compile(rb"\}\s*(?=\])")
-_NO_NUMBER = re.compile(rb"([:\[,]\s*)-?(?:nan|inf|NaN|Infinity)\b")
 _TRIES = 8
 """So many possible ends of a piece are tried: some lie in arguments that are lists of objects."""
 
@@ -210,14 +209,14 @@ def _ends(text: bytes, after: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
 
 def _events(text: bytes) -> list[_Line] | None:
     """Decode events; none where the text is not a list of them. NaN, no JSON, becomes null."""
-    for one in (text, _NO_NUMBER.sub(rb"\1null", text)):
+    for one in (text, nan_as_null(text)):
         with suppress(*_DAMAGE):
             return _EVENTS.decode(b"[%b]" % one)
     return None
 
 
 def _event(text: bytes) -> _Line | None:
-    clean = _NO_NUMBER.sub(rb"\1null", text.decode(errors="replace").encode())
+    clean = nan_as_null(text.decode(errors="replace").encode())
     with suppress(*_DAMAGE):
         return _EVENT.decode(clean)
     return None

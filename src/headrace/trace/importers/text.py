@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ LONGEST_LINE = 64 << 20
 _CHUNK = 1 << 16
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
+_NO_NUMBER = re.compile(rb"([:\[,]\s*)-?(?:nan|inf|NaN|Infinity)\b")
 
 
 class Source(Protocol):
@@ -135,6 +137,11 @@ def pieces(chunks: Iterable[bytes], where: str) -> Iterator[Piece]:
         size = len(held[0])
     if size:
         yield Piece(b"".join(held), line, offset)
+
+
+def nan_as_null(text: bytes) -> bytes:
+    """Return JSON for what some programs write for it: it knows no NaN and no infinity."""
+    return _NO_NUMBER.sub(rb"\1null", text)
 
 
 def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
