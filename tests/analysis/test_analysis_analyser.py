@@ -193,6 +193,8 @@ def test_idle_time_and_overlap_are_what_counting_every_nanosecond_finds(
         sum(map(len, first.values()))
     )
     assert sum(job.accelerators.by_cause_s.values()) == pytest.approx(job.accelerators.idle_s)
+    busy_s = job.accelerators.compute_s
+    assert busy_s == (pytest.approx(job.overlap.compute_s) if knows_compute else None)
     assert job.overlap.compute_s * S == pytest.approx(sum(len(compute[one]) for one in places))
     assert job.overlap.io_s * S == pytest.approx(sum(len(io[one]) for one in places))
     both = sum(len(io[one] & compute[one]) for one in places)

@@ -61,7 +61,7 @@ def test_the_most_important_comes_first_and_fits_a_hundred_columns(
     assert run(["analyze", str(trace), "--price", "2.50"]) == 0
     said = capsys.readouterr().out
     lines = said.splitlines()
-    assert re.fullmatch(r"\S.* · 644 events in 50\.0 s · job mm-7", lines[0])
+    assert re.fullmatch(r"\S.* · 644 events in 50\.0 s · job mm-7 of 4 ranks", lines[0])
     assert max(map(len, lines)) <= 100
     titles = [
         "1. transform-bound",

@@ -42,6 +42,7 @@ def accelerators(activities: Activities, price_per_hour: float | None) -> Accele
         span_s=whole_s / ranks,
         idle_s=idle_s,
         idle_share=idle_s / whole_s if whole_s else 0.0,
+        compute_s=activities.of(Activity.COMPUTE).seconds() if activities.knows_compute else None,
         by_cause_s=by_cause_s,
         lost_hours=hours,
         cost=None if price_per_hour is None else hours * price_per_hour,

@@ -5,14 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.analysis.columns import Columns
-from headrace.analysis.figures import Analysis, Finding, JobFigures
+from headrace.analysis.figures import NO_JOB, Analysis, Finding, JobFigures
 from headrace.analysis.job import JobSums
 from headrace.analysis.warmup import WarmUp
 from headrace.core.errors import CallerError
 from headrace.trace.importer import Notes
-
-NO_JOB = "-"
-"""What a job is called that the trace does not name."""
 
 MOST_JOBS = 1_000
 """Jobs that are told apart; further ones are not analysed, and that is said."""

@@ -64,12 +64,15 @@ def idle(job: JobFigures) -> Iterator[Figure]:
     if found is None or not found.idle_s:
         return
     whole_s = found.ranks * found.span_s
+    spent_s = found.by_cause_s | {"compute": found.compute_s or 0.0}
     parts = [
-        (LABELS[cause], _COLOURS[cause], 100 * lost_s / whole_s)
-        for cause, lost_s in found.by_cause_s.items()
-        if lost_s
+        (LABELS[name], _COLOURS[name], 100 * seconds_ / whole_s)
+        for name, seconds_ in spent_s.items()
+        if seconds_
     ]
-    rest = ("at work, or not known", plots.MUTED, 100 * (1 - found.idle_share))
+    rest_s = whole_s - sum(spent_s.values())
+    name = "at work, or not known" if found.compute_s is None else "not known"
+    rest = (name, plots.MUTED, 100 * rest_s / whole_s)
     yield Figure(
         title="Where accelerators' time went",
         svg=plots.bars([plots.Bar(label="ranks", parts=(*parts, rest))], x_label="share [%]"),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-DATA_KINDS = ("wait", "load", "request", "checkpoint_read", "checkpoint_save", "logits_write")
+NO_JOB = "-"
+"""What a job is called that the trace does not name."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +151,9 @@ class Accelerators(Figures, frozen=True, kw_only=True):
     """Sum over ranks: for data, for checkpoints, for other ranks [s]."""
 
     idle_share: float
+    compute_s: float | None = None
+    """Sum over ranks; None where compute was not recorded itself [s]."""
+
     by_cause_s: dict[str, float] = {}
     """``data``, ``checkpoint_read``, ``checkpoint_save``, ``barrier`` [s]."""
 
@@ -216,7 +220,7 @@ class JobFigures(Figures, frozen=True, kw_only=True):
     """One job."""
 
     job: str
-    """``-`` where the trace names none."""
+    """:data:`NO_JOB` where the trace names none."""
 
     ranks: int | None
     hosts: int | None

@@ -52,7 +52,7 @@ def _headlines(job: JobFigures) -> Iterator[Headline]:
 def _idle(found: Accelerators) -> Headline:
     return Headline(
         value=percent(found.idle_share),
-        label="of accelerators' time idle",
+        label="accelerators idle",
         detail=f"{significant(found.lost_hours)} accelerator hours"
         + ("" if found.cost is None else f", {found.cost:,.2f} at the price given"),
     )

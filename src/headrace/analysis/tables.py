@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.analysis.figures import (
+    NO_JOB,
     Accelerators,
     Analysis,
     Checkpoints,
@@ -49,7 +50,7 @@ def first_line(analysis: Analysis) -> str:
     told = (
         analysis.format,
         f"{analysis.events:,} events in {seconds(analysis.span_s)}",
-        f"{jobs} jobs" if jobs > 1 else f"job {analysis.jobs[0].job}",
+        f"{jobs} jobs" if jobs > 1 else _named(analysis.jobs[0]),
     )
     return ("PARTIAL: " if analysis.is_partial else "") + " · ".join(told)
 
@@ -159,12 +160,13 @@ def idle_table(found: Accelerators) -> Table:
         if lost_s
     ]
     cost = "" if found.cost is None else f" They cost {found.cost:,.2f} at the price given."
+    compute = "" if found.compute_s is None else f" They computed for {seconds(found.compute_s)}."
     return Table(
         title="Accelerators stood still",
         columns=("", "time", "share"),
         rows=(*rows, ("together", seconds(found.idle_s), percent(found.idle_share))),
         note=f"Of {found.ranks:,} ranks in {seconds(found.span_s)}: "
-        f"{_quantity(found.lost_hours)} accelerator hours.{cost}",
+        f"{_quantity(found.lost_hours)} accelerator hours.{cost}{compute}",
         emphasis=frozenset({2}),
     )
 
@@ -399,6 +401,11 @@ def _gap(found: Stragglers) -> str:
 
 def _culprits(finding: Finding) -> tuple[tuple[str, Sequence[str]], ...]:
     return (("hosts", finding.hosts), ("files", finding.files))
+
+
+def _named(job: JobFigures) -> str:
+    ranks = "" if job.ranks is None else f" of {job.ranks:,} ranks"
+    return f"a job{ranks}" if job.job == NO_JOB else f"job {job.job}{ranks}"
 
 
 def _lost_s(job: JobFigures) -> float:
