@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -395,3 +397,48 @@ def test_closing_loses_nothing_while_other_threads_go_on_recording(tmp_path: Pat
         ended.set()
         thread.join()
         assert steps(tmp_path / str(turn)).count(0) == 1
+
+
+@contextmanager
+def files_of_at_most(nbytes: int) -> Iterator[None]:
+    """Let writes beyond a size fail, after what fits was written, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_after_a_full_disk_recording_goes_on_and_the_trace_says_what_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record(event(0))
+        recorder.flush()
+        [path] = segments(tmp_path)
+        with files_of_at_most(path.stat().st_size + 100):
+            for number in range(1, 6):
+                recorder.record(event(number))
+                recorder.flush()
+        recorder.record(event(6))
+    trace = open_trace([tmp_path])
+    seen = [step for batch in trace.batches() for step in batch["step"].to_pylist()]
+    assert seen == [0, 6]
+    assert trace.notes.lost_events == 5
+    assert not trace.notes.problems
+    assert len(caplog.records) == 1
+
+
+def test_zeros_within_a_segment_are_damage_and_not_its_end(tmp_path: Path) -> None:
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record(event(0))
+        recorder.flush()
+        [path] = segments(tmp_path)
+        first = path.stat().st_size
+        recorder.record(event(1))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:first] + bytes(64) + whole[first:])
+    trace = open_trace([path])
+    assert [batch["step"].to_pylist() for batch in trace.batches()] == [[0]]
+    assert f"byte {first:,}" in trace.notes.problems[0]

@@ -32,6 +32,7 @@ _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_.-]+")
 _NAME_LETTERS = 160
 _HOST_LETTERS = 64
 _ROLE_LETTERS = 32
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _QUIET_S = 60.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
@@ -172,7 +173,7 @@ def _create(folder: Path, stem: str) -> tuple[Path, int]:
     while True:
         path = free_path(folder, stem, SUFFIX)
         with suppress(FileExistsError):
-            return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            return path, os.open(path, _FLAGS, 0o644)
 
 
 def _number(path: Path, suffix: str) -> int:

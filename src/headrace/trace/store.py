@@ -254,7 +254,7 @@ class EventRecorder:
             try:
                 self._append(batch)
             except (OSError, MemoryError) as error:
-                self._lose(batch.num_rows, str(error))
+                self._lose(batch.num_rows, getattr(error, "strerror", None) or str(error))
         return len(taken)
 
     def _append(self, batch: pa.RecordBatch) -> None:

@@ -86,12 +86,13 @@ def _batches(
     notes: Notes,
     advanced: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
-    told = 0
     try:
         stream = pa.ipc.open_stream(source)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         _note_end(path, 0, error, notes)
         return
+    told = file.tell()
+    advanced(told)
     require_version(stream.schema, path)
     lost = stream.schema.metadata.get(LOST_KEY, b"")
     notes.lost_events += int(lost) if lost.isdigit() else 0
@@ -100,6 +101,8 @@ def _batches(
             batch = stream.read_next_batch()
             batch.validate(full=True)
         except StopIteration:
+            if file.tell() < file.size():
+                _note_end(path, told, "no event begins there", notes)
             break
         except (pa.ArrowException, OSError, UnicodeError) as error:
             _note_end(path, told, error, notes)
@@ -111,7 +114,7 @@ def _batches(
     advanced(file.size() - told)
 
 
-def _note_end(path: Path, told: int, error: Exception, notes: Notes) -> None:
+def _note_end(path: Path, told: int, error: Exception | str, notes: Notes) -> None:
     """Note where a segment ends too early, but for one that is being written."""
     if isinstance(error, OSError) and error.errno is not None:
         raise error
