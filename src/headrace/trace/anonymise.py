@@ -38,7 +38,10 @@ HASH_CHARACTERS = 12
 """Of a hash: 55 bits, so that a million names do not meet. The first is always ``x``."""
 
 MOST_SHIFT_NS = 10 * 365 * 86_400 * 10**9
-"""Times are moved into the future by less than that [ns]."""
+"""Times are moved into the future by less than that [ns] …"""
+
+SHIFT_STEP_NS = 1 << 40
+"""… and by a multiple of that, 18 min, so that an analysis counts in the same bins [ns]."""
 
 OFFSET_BUCKET = 1 << 20
 """Of which offsets are multiples where sizes are put into buckets [bytes]."""
@@ -96,7 +99,8 @@ class Anonymiser:
             bucket_sizes: Round sizes to powers of two, and offsets down to whole MiB.
         """
         self._secret = blake2b(key, digest_size=64, person=b"headrace-anon").digest()
-        self._shift_ns = int.from_bytes(self._digest(b"time"), "big") % MOST_SHIFT_NS
+        drawn = int.from_bytes(self._digest(b"time"), "big") % (MOST_SHIFT_NS // SHIFT_STEP_NS)
+        self._shift_ns = (1 + drawn) * SHIFT_STEP_NS
         self._hash = lru_cache(maxsize=MOST_REMEMBERED)(self._hashed)
         sizes, offsets = (_to_power_of_two, _to_bucket) if bucket_sizes else (_kept, _kept)
         self._treatments: dict[str, Callable[[pa.Array], pa.Array]] = {
