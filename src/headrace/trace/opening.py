@@ -15,12 +15,21 @@ from headrace.core.errors import CallerError, CorruptDataError, NotFoundError, S
 from headrace.trace.batches import joined
 from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
 from headrace.trace.importers.dftracer import DFTracer
+from headrace.trace.importers.dlio import DLIO
 from headrace.trace.importers.eventparquet import EventParquet, about
+from headrace.trace.importers.hdfsaudit import HDFSAudit
 from headrace.trace.importers.kineto import Kineto
 from headrace.trace.importers.segments import Segments, host_of
 from headrace.trace.skew import ClockEvidence, Clocks
 
-IMPORTERS: tuple[Importer, ...] = (Segments(), EventParquet(), DFTracer(), Kineto())
+IMPORTERS: tuple[Importer, ...] = (
+    Segments(),
+    EventParquet(),
+    DFTracer(),
+    Kineto(),
+    DLIO(),
+    HDFSAudit(),
+)
 """Of all formats; the first that recognises a file reads it."""
 
 _GZIP = b"\x1f\x8b"
