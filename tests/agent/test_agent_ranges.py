@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from client_for_tests import connect, eventually
 
+from headrace.agent.agentlog import AgentLog
 from headrace.agent.config import AgentConfig
 from headrace.agent.local import LocalAgent
 from headrace.agent.ranges import reading
@@ -338,7 +339,7 @@ def test_a_range_that_many_ask_for_at_once_is_read_once(folder: Path) -> None:
             return b"".join(found.parts)
 
     async def all_ask() -> list[bytes]:
-        reads = RangeReading(ByteBudget(1 << 20), OpenStores(lambda _: storage))
+        reads = RangeReading(ByteBudget(1 << 20), OpenStores(lambda _: storage), AgentLog(None))
         asking = [asyncio.ensure_future(ask(reads)) for _ in range(10)]
         await asyncio.sleep(0.05)
         asking.pop().cancel()
@@ -361,7 +362,7 @@ def test_a_read_that_hangs_keeps_nobody_longer_than_its_patience(
     storage = Gated(folder)
 
     async def ask_twice() -> bytes:
-        reads = RangeReading(ByteBudget(1 << 20), OpenStores(lambda _: storage))
+        reads = RangeReading(ByteBudget(1 << 20), OpenStores(lambda _: storage), AgentLog(None))
         for _ in range(3):
             with pytest.raises(DeadlineError, match="hang"):
                 async with reads.shared_read(piece(folder)):
@@ -402,6 +403,7 @@ def test_what_is_kept_is_served_while_the_storage_hangs(folder: Path) -> None:
         stores=OpenStores(lambda _: storage),
         budget=ByteBudget(1 << 20),
         threads=DaemonThreads(1, "test"),
+        log=AgentLog(None),
     )
     wanted = piece(folder)
     preload = Preload(url=str(folder), ranges=(big(0, 4096),), lease_s=600)

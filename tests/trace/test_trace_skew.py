@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -113,6 +114,18 @@ def test_requests_bound_a_server_s_clock(seed: int) -> None:
         for one in estate.request(0, 1, step, rng.uniform(0, HOUR), rng.uniform(1, 50))
     ]
     offset = clocks(events).offsets["h1"]
+    assert abs(offset.ns - estate.ahead[1]) <= offset.uncertainty_ns <= 15e6
+
+
+def test_calls_of_a_server_are_the_work_on_requests_too() -> None:
+    rng = np.random.default_rng(1)
+    estate = Estate([0.0, 2_000.0])
+    asked, done = zip(
+        *(estate.request(0, 1, step, rng.uniform(0, HOUR), 10.0) for step in range(100)),
+        strict=True,
+    )
+    calls = [msgspec.structs.replace(one, kind=Kind.CALL, name="serve") for one in done]
+    offset = clocks([*asked, *calls]).offsets["h1"]
     assert abs(offset.ns - estate.ahead[1]) <= offset.uncertainty_ns <= 15e6
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import msgspec
 
+from headrace.agent.agentlog import open_agent_log
 from headrace.agent.config import AgentConfig
 from headrace.agent.controlling import Controlling, HostLoad
 from headrace.agent.engine import Engine
@@ -59,7 +60,9 @@ class Agent:
         self.config = config
         with ExitStack() as opened:
             self._servers = list(_listen(config, opened))
-            self.engine = Engine(config)
+            log = open_agent_log(config.name)
+            opened.callback(log.close)
+            self.engine = Engine(config, log=log)
             self._watch = CpuWatch(self.engine, config)
             self._service = Service(
                 self.engine,

@@ -10,6 +10,7 @@ from functools import partial
 
 from starlette.types import Message, Receive, Scope, Send
 
+from headrace.agent.agentlog import ServedRow
 from headrace.agent.engine import Engine, Request
 from headrace.agent.fasttier.through import Errand
 from headrace.agent.raw import ByteBudget, Encoded, RawReader
@@ -19,6 +20,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.media import TierName
 from headrace.policy.lookahead_events import Serve, ServeMissing, ServeRaw, Visit
 from headrace.prepare.job import Place
+from headrace.trace.recording import wall_ns
 from headrace.wire.frames import FrameHeader, encode_frame, encode_head, pack_fields
 from headrace.wire.messages import FetchRequest
 
@@ -83,6 +85,7 @@ class FrameStream:
                 sender.release()
             if not sending.cancelled():
                 sending.result()
+                sender.record()
 
 
 class _Sender:
@@ -103,6 +106,31 @@ class _Sender:
         self._raw_turns = asyncio.Semaphore(RAW_AHEAD)
         self._name = request.name
         self._telling: asyncio.TimerHandle | None = None
+        self._queued_s = 0.0
+        """Longest that one of the samples waited for its turn [s]."""
+
+        self._samples: Counter[str] = Counter()
+        """How many were sent, by how."""
+
+        self._sent_bytes = 0
+
+    def record(self) -> None:
+        """Record the answer, which has been sent just now."""
+        message = self._request.message
+        self._engine.log.served(
+            ServedRow(
+                job=self._name,
+                rank=message.rank,
+                step=message.step,
+                begin=wall_ns(self._request.asked_at),
+                duration=int(self._waited_s() * 1e9),
+                queue=int(self._queued_s * 1e9),
+                nbytes=self._sent_bytes,
+                samples=len(message.samples),
+                samples_tensor=self._samples["tensor"],
+                samples_raw=self._samples["raw"],
+            )
+        )
 
     def release(self) -> None:
         """Free what was decided to be sent and was not."""
@@ -150,6 +178,7 @@ class _Sender:
         await send(_body(body, more=True))
         frame.release()
         self._engine.count_sent(self._name, len(body), raw=frame.raw)
+        self._sent_bytes += len(body)
 
     def _tell_later(self, after_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -192,6 +221,7 @@ class _Sender:
         after_s = self._waited_s()
         known_s = done.read_s + done.transform_s + throttled_s
         queued_s = 0.0 if action.ready else max(0.0, after_s - known_s)
+        self._count("tensor", queued_s)
         on_cores = self._engine.effort.on_cores_since(self._request.effort)
         header = FrameHeader(
             kind="tensor",
@@ -237,6 +267,7 @@ class _Sender:
                 tier = self._engine.tier_of(job, place.source, hit=encoded.passage.hit)
                 reading = Reading(self._name, tier, stored.nbytes, throttled_s)
                 self._engine.count_reading(reading, encoded.read_s)
+                self._engine.log.made(job.open, visit, nbytes=stored.nbytes, read_s=encoded.read_s)
                 left = asyncio.Event()
                 parts = self._raw_frame(action, encoded, tier, throttled_s + held_s)
                 self._frames.put_nowait(Outgoing(parts, left.set, raw=True))
@@ -256,12 +287,14 @@ class _Sender:
     ) -> list[Buffer]:
         described, payload = pack_fields(dict(encoded.fields))
         after_s = self._waited_s()
+        queued_s = max(0.0, after_s - encoded.read_s - throttled_s)
+        self._count("raw", queued_s)
         header = FrameHeader(
             kind="raw",
             sample=action.visit.sample,
             epoch=action.visit.epoch,
             fields=described,
-            queued_s=max(0.0, after_s - encoded.read_s - throttled_s),
+            queued_s=queued_s,
             after_s=after_s,
             throttled_s=throttled_s,
             read_s=encoded.read_s,
@@ -272,6 +305,10 @@ class _Sender:
             code=action.code,
         )
         return encode_frame(header, payload)
+
+    def _count(self, how: str, queued_s: float) -> None:
+        self._samples[how] += 1
+        self._queued_s = max(self._queued_s, queued_s)
 
     def _waited_s(self) -> float:
         return self._engine.clock.now() - self._request.asked_at

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from headrace.agent.agentlog import AgentLog
 from headrace.agent.arena import Arena
 from headrace.agent.atlas import Atlas
 from headrace.agent.bandwidth import Bandwidth
@@ -105,8 +106,13 @@ class Request:
 class Engine:
     """One agent's jobs, queue, memory and workers. Used from the event loop's thread only."""
 
-    def __init__(self, config: AgentConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: AgentConfig, clock: Clock | None = None, log: AgentLog | None = None
+    ) -> None:
         self.config = config
+        self.log = log or AgentLog(None)
+        """Records what is done."""
+
         self.clock = clock or SystemClock()
         self.boot = secrets.token_hex(8)
         self.jobs: dict[str, ServedJob] = {}
@@ -393,7 +399,7 @@ class Engine:
         errand = self.fast.begin(action.ticket, job, visit, place)
         hit = errand is not None and errand.kept is not None
         tier = self.tier_of(job, place.source, hit=hit)
-        reading = Reading(visit.job, tier, place.location.length, action.throttled_s)
+        reading = Reading(visit.job, tier, place.location.length, action.throttled_s, visit)
         self.pool.submit(
             Task(
                 ticket=action.ticket,
@@ -430,11 +436,24 @@ class Engine:
                 self.handle(_failure(message))
 
     def _finish(self, done: Done) -> None:
-        self.count_reading(self.prepared.finish(done), done.read_s)
+        reading = self.prepared.finish(done)
+        self.count_reading(reading, done.read_s)
+        self._record(reading, done)
         self.effort = self.effort.plus(done.read_s + done.transform_s, done.cores_s)
         self.handle(
             Finished(ticket=done.ticket, nbytes=done.nbytes, seconds=done.read_s + done.transform_s)
         )
+
+    def _record(self, reading: Reading, done: Done) -> None:
+        job = self.jobs.get(reading.job)
+        if job is not None and reading.visit is not None:
+            self.log.made(
+                job.open,
+                reading.visit,
+                nbytes=reading.nbytes,
+                read_s=done.read_s,
+                transform_s=done.transform_s,
+            )
 
     def _withdraw(self, request: Request) -> None:
         if request.open:

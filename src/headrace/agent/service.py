@@ -73,6 +73,7 @@ class Service:
             stores=self._stores,
             budget=self._source.budget,
             threads=engine.threads,
+            log=engine.log,
         )
         self.copying = Copying(
             config.copies,

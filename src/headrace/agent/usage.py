@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.core.media import TierName
+from headrace.policy.lookahead_events import Visit
 from headrace.wire.control import JobUse, TierUse
 
 
@@ -18,6 +19,8 @@ class Reading:
     tier: TierName
     nbytes: int
     throttled_s: float
+    visit: Visit | None = None
+    """Of the sample that it is read for, if it is for one."""
 
 
 class Effort(NamedTuple):

@@ -21,7 +21,7 @@ from headrace.core.errors import CallerError
 from headrace.core.job import JobSpec
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import profiles_of
-from headrace.trace.recording import open_recording
+from headrace.trace.recording import TRAINER, open_recording
 from headrace.trace.segments import Origin
 from headrace.transform.explain import KindExplanation, explain
 from headrace.transform.ops.user import UserOp
@@ -199,7 +199,9 @@ class Loader:
 def _machinery(job: OpenJob, config: LoaderConfig) -> tuple[Machinery, StepLog]:
     """Return what works for a job, and what records its steps."""
     name, rank = job.spec.id, config.rank
-    recording = open_recording(config.trace, Origin(role="trainer", job=name, rank=rank))
+    recording = open_recording(config.trace, Origin(role=TRAINER, job=name, rank=rank))
+    if recording is not None:
+        recording.begin_job(name)
     log = StepLog(recording, name, rank=rank)
     try:
         return Machinery(job, config, recording), log

@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.core.errors import ConfigError, StorageError
 from headrace.trace.events import Event, Phase
-from headrace.trace.home import run_folder, tidy, trace_home
+from headrace.trace.home import plain_name, run_folder, tidy, trace_home
 from headrace.trace.segments import Origin
 from headrace.trace.store import EventRecorder, Rows
 
@@ -29,12 +29,17 @@ PHASE_VARIABLE = "HEADRACE_PHASE"
 """Environment variable that says what a process is at; a companion evaluation sets it."""
 
 
+TRAINER = "trainer"
+"""Role of a process that trains, and so has phases."""
+
+
 class Recording:
     """A recorder, and what this process is at. Thread-safe; never raises once it is open."""
 
-    def __init__(self, recorder: EventRecorder, *, is_shared: bool) -> None:
+    def __init__(self, recorder: EventRecorder, *, is_shared: bool, has_phases: bool) -> None:
         self._recorder = recorder
         self._is_shared = is_shared
+        self._has_phases = has_phases
         self._job: str | None = None
 
     def begin_job(self, job: str) -> None:
@@ -43,7 +48,8 @@ class Recording:
 
     def record(self, event: Event) -> None:
         """Record an event, of this process's job and phase where it says no other."""
-        job, phase = event.job or self._job, event.phase or _process.phase()
+        phase = event.phase or (_process.phase() if self._has_phases else None)
+        job = event.job or self._job
         self._recorder.record(msgspec.structs.replace(event, job=job, phase=phase))
 
     def record_row(self, rows: Rows, row: tuple[Any, ...]) -> None:
@@ -58,12 +64,15 @@ class Recording:
             self._recorder.close()
 
 
-def open_recording(trace: str | Path | bool, origin: Origin) -> Recording | None:
+def open_recording(
+    trace: str | Path | bool, origin: Origin, *, run: str | None = None
+) -> Recording | None:
     """Return what to record into; None: nothing is to be recorded.
 
     Args:
         trace: A folder; True for this run's, as far as the environment allows; False for none.
         origin: Of the events.
+        run: Names this run's folder; None: what launchers say, or the script.
 
     Raises:
         ConfigError: the environment names a phase that there is not.
@@ -72,8 +81,13 @@ def open_recording(trace: str | Path | bool, origin: Origin) -> Recording | None
     """
     _process.phase()
     if isinstance(trace, bool):
-        return _process.recording(origin) if trace else None
-    return Recording(EventRecorder(Path(trace), origin), is_shared=False)
+        return _process.recording(origin, run) if trace else None
+    return _recording(Path(trace), origin, is_shared=False)
+
+
+def _recording(folder: Path, origin: Origin, *, is_shared: bool) -> Recording:
+    has_phases = origin.role == TRAINER
+    return Recording(EventRecorder(folder, origin), is_shared=is_shared, has_phases=has_phases)
 
 
 def begin_steps() -> None:
@@ -127,26 +141,27 @@ class _Process:
             return self._said_phase
         return Phase.ITERATION if self.has_stepped else Phase.INITIALISATION
 
-    def recording(self, origin: Origin) -> Recording | None:
+    def recording(self, origin: Origin, run: str | None = None) -> Recording | None:
         """Return the recording of this run; None: it is turned off, or cannot be written."""
         if self._recording is None and not self._has_failed:
             with self._lock:
-                self._recording = self._recording or self._opened(origin)
+                self._recording = self._recording or self._opened(origin, run)
         return self._recording
 
-    def _opened(self, origin: Origin) -> Recording | None:
+    def _opened(self, origin: Origin, run: str | None) -> Recording | None:
         home = trace_home()
         if home is None:
             return None
         try:
-            recorder = EventRecorder(home / run_folder(), origin)
+            folder = home / (plain_name(run) if run else run_folder())
+            recording = _recording(folder, origin, is_shared=True)
             if os.environ.get("LOCAL_RANK", "0") == "0":
                 tidy(home)
         except (StorageError, OSError) as error:
             self._has_failed = True
             logger.warning("%s; this run is not recorded", error)
             return None
-        return Recording(recorder, is_shared=True)
+        return recording
 
 
 _process = _Process()

@@ -68,7 +68,11 @@ class ClockEvidence:
         host = self._codes(batch, "host")
         self._hosts.update(np.unique(host[host >= 0]).tolist())
         is_timed = np.asarray(batch.column("duration_ns").is_valid()) & (host >= 0)
-        for kind, add in ((Kind.BARRIER, self._add_barriers), (Kind.REQUEST, self._add_requests)):
+        for kind, add in (
+            (Kind.BARRIER, self._add_barriers),
+            (Kind.REQUEST, self._add_requests),
+            (Kind.CALL, self._add_requests),
+        ):
             rows = np.asarray(pc.equal(batch.column("kind"), kind)) & is_timed
             if rows.any():
                 add(batch.filter(pa.array(rows)))
@@ -98,7 +102,7 @@ class ClockEvidence:
         self._barriers.add(key, host, rank, _end(batch))
 
     def _add_requests(self, batch: pa.RecordBatch) -> None:
-        """Take in requests to other hosts, and all others as what may be the work on such.
+        """Take in requests to other hosts, and all others, and calls, as the work on such.
 
         Only those that name what they are for can be matched.
         """

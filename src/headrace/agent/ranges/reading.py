@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from headrace.agent.agentlog import AgentLog
 from headrace.agent.ranges.memory import FileName, Piece, Versioned
 from headrace.agent.raw import ByteBudget
 from headrace.agent.storages import OpenStores
@@ -54,9 +56,11 @@ class RangeReading:
     Args:
         budget: Lends the bytes that are on their way to those who ask.
         stores: Where they are read.
+        log: Records reads.
     """
 
-    def __init__(self, budget: ByteBudget, stores: OpenStores) -> None:
+    def __init__(self, budget: ByteBudget, stores: OpenStores, log: AgentLog) -> None:
+        self._log = log
         self._budget = budget
         self._stores = stores
         self._asked = DaemonThreads(READS_AT_ONCE, "headrace-ranges")
@@ -150,8 +154,10 @@ class RangeReading:
             flight.result.set_exception(error)
 
     async def _counted(self, threads: DaemonThreads, piece: Piece) -> Versioned:
+        begin = time.monotonic()
         found = await threads.run(partial(self._read, piece))
         self.read_bytes += piece.length
+        self._log.read_range(piece.file.whole, piece.offset, piece.length, begin)
         return found
 
     def _looked(self, file: FileName, look: asyncio.Future[str]) -> None:

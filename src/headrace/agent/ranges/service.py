@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from headrace.agent.agentlog import AgentLog
 from headrace.agent.config import AgentConfig
 from headrace.agent.ranges.leases import RangeLeases
 from headrace.agent.ranges.memory import FileName, Piece, RangeMemory, Versioned
@@ -64,6 +66,7 @@ class RangeService:
         stores: What is opened there.
         budget: Lends the bytes that are on their way to those who ask.
         threads: For looking at paths.
+        log: Records what is sent and read.
     """
 
     def __init__(
@@ -75,12 +78,14 @@ class RangeService:
         stores: OpenStores,
         budget: ByteBudget,
         threads: DaemonThreads,
+        log: AgentLog,
     ) -> None:
         self._roots = roots
         self._clock = clock
         self._threads = threads
+        self._log = log
         self._memory = RangeMemory(config.range_memory_bytes)
-        self._reading = RangeReading(budget, stores)
+        self._reading = RangeReading(budget, stores, log)
         self.leases = RangeLeases(self._memory, self._reading, clock)
         self._requests = self._sent_bytes = self._kept_bytes = 0
 
@@ -173,15 +178,18 @@ class RangeService:
             ChangedError: the file has another version.
             HeadraceError: it cannot be read.
         """
+        begin = time.monotonic()
         kept = await self._kept(wanted)
         if kept is not None:
             _check_version(kept, wanted, have)
             self._kept_bytes += wanted.length
             yield kept
-            return
-        async with self._reading.shared_read(wanted) as read:
-            _check_version(read, wanted, have)
-            yield read
+        else:
+            async with self._reading.shared_read(wanted) as read:
+                _check_version(read, wanted, have)
+                yield read
+        file, is_kept = wanted.file.whole, kept is not None
+        self._log.served_range(file, wanted.offset, wanted.length, begin, kept=is_kept)
 
     def count_sent(self, nbytes: int) -> None:
         """Count bytes of ranges that went out."""

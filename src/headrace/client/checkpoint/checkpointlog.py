@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.checkpoint.safetensors_folder import SUFFIX
 from headrace.trace.events import Event, Kind
-from headrace.trace.recording import Recording, launched_rank, open_recording
+from headrace.trace.recording import TRAINER, Recording, launched_rank, open_recording
 from headrace.trace.segments import Origin
 
 
@@ -126,4 +126,4 @@ def open_log(
     """
     where = trace if isinstance(trace, bool) else Path(trace)
     rank = launched_rank() if rank is None else rank
-    return CheckpointLog(url, open_recording(where, Origin(role="trainer", rank=rank)), rank=rank)
+    return CheckpointLog(url, open_recording(where, Origin(role=TRAINER, rank=rank)), rank=rank)
