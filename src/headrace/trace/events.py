@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -147,6 +148,7 @@ _ARROW: dict[object, pa.DataType] = {
 _REQUIRED = ("kind", "begin_ns")
 
 
+@cache
 def arrow_schema() -> pa.Schema:
     """Return the columns of a trace of events; units are in the names."""
     hints = typing.get_type_hints(Event)
@@ -163,10 +165,18 @@ def batch_of(events: Iterable[Event]) -> pa.RecordBatch:
     rows = [msgspec.structs.astuple(event) for event in events]
     columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
     arrays = [
-        pa.array([tuple(v.items()) if isinstance(v, dict) else v for v in column], field.type)
-        for column, field in zip(columns, schema, strict=True)
+        _array(tuple(column), field.type) for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(column: tuple[object, ...], kind: pa.DataType) -> pa.Array:
+    """Return a column; most columns of most batches are null, and quick to make."""
+    if column.count(None) == len(column):
+        return pa.nulls(len(column), kind)
+    if kind == _ARROW[dict[str, int]]:
+        column = tuple(tuple(one.items()) if isinstance(one, dict) else one for one in column)
+    return pa.array(column, kind)
 
 
 def batch_of_columns(events: int, columns: Mapping[str, object]) -> pa.RecordBatch:
