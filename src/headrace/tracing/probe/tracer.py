@@ -21,6 +21,7 @@ PARENT_VARIABLE = "HEADRACE_TRACE_PARENT"
 PHASE_VARIABLE = "HEADRACE_PHASE"
 """Environment variable that says what a process is at; a companion evaluation sets it."""
 
+_EPOCH_NS = 1_000_000_000
 _FORK_SERVER = "multiprocessing.forkserver"
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
@@ -140,6 +141,8 @@ class Tracer:
         self._spool = spool
         self._counting = threading.RLock()
         self._moved = [0, 0]
+        self._epoch = 0
+        self._epoch_at = -_EPOCH_NS - 1
         self.tallies = Tallies()
         self.standing = inherited_standing()
         os.register_at_fork(after_in_child=self._begin_fork)
@@ -157,12 +160,19 @@ class Tracer:
         """
         event = {name: value for name, value in columns.items() if value is not None}
         event["kind"] = kind
-        event["begin_ns"] = time.time_ns() - (time.perf_counter_ns() - began)
+        event["begin_ns"] = self._epoch_of(began) + began
         event["duration_ns"] = took
         event["rank"] = self.standing.rank
         event["tid"] = threading.get_native_id()
         event["phase"] = self.standing.phase
         self._spool.write(event)
+
+    def _epoch_of(self, moment: int) -> int:
+        """Return what ``time.perf_counter_ns`` counts from, as told within the last second [ns]."""
+        if moment - self._epoch_at > _EPOCH_NS:
+            self._epoch_at = time.perf_counter_ns()
+            self._epoch = time.time_ns() - self._epoch_at
+        return self._epoch
 
     def record_request(
         self, began: int, took: int, *, nbytes: int | None, is_write: bool, **columns: Any
