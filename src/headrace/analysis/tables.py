@@ -165,7 +165,7 @@ def idle_table(found: Accelerators) -> Table:
         title="Accelerators stood still",
         columns=("", "time", "share"),
         rows=(*rows, ("together", seconds(found.idle_s), percent(found.idle_share))),
-        note=f"Of {found.ranks:,} ranks in {seconds(found.span_s)}: "
+        note=f"Of {_ranks(found.ranks)} in {seconds(found.span_s)}: "
         f"{_quantity(found.lost_hours)} accelerator hours.{cost}{compute}",
         emphasis=frozenset({2}),
     )
@@ -203,14 +203,14 @@ def parts_table(loading: Loading) -> Iterator[Table]:
 
 def counts_table(loading: Loading, span_s: float) -> Iterator[Table]:
     """Yield the further numbers that loads tell."""
-    if loading.counts and span_s:
+    if any(loading.counts.values()) and span_s:
         yield Table(
             title="Told by loads",
             columns=("", "total", "per second"),
             rows=tuple(
-                (name, told(total), told(total / span_s))
+                (name, _teller(name)(total), _teller(name)(total / span_s))
                 for name, total in loading.counts.items()
-                for told in (_teller(name),)
+                if total
             ),
             note=_cpu(loading),
         )
@@ -404,7 +404,7 @@ def _culprits(finding: Finding) -> tuple[tuple[str, Sequence[str]], ...]:
 
 
 def _named(job: JobFigures) -> str:
-    ranks = "" if job.ranks is None else f" of {job.ranks:,} ranks"
+    ranks = "" if job.ranks is None else f" of {_ranks(job.ranks)}"
     return f"a job{ranks}" if job.job == NO_JOB else f"job {job.job}{ranks}"
 
 
@@ -428,8 +428,12 @@ def _number(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number:,} ranks"
+
+
 def _quantity(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else significant(value)
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else significant(value)
 
 
 def _folded(counts: Sequence[int]) -> tuple[int, ...]:

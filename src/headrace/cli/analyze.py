@@ -108,6 +108,7 @@ def _print(analysis: Analysis, html_file: str | None) -> None:
             print_table(console, block)
         else:
             print_facts(console, block)
+        console.print()
     if html_file:
         console.print(Text(f"page: {printable(html_file)}"), soft_wrap=True)
 

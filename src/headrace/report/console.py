@@ -45,7 +45,6 @@ def print_facts(console: Console, facts: Facts) -> None:
     for name, value in facts.items:
         grid.add_row(_plain(f" {name}"), _plain(value))
     console.print(grid, highlight=False)
-    console.print()
 
 
 def _plain(text: str) -> Text:
