@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,9 +31,6 @@ MARGIN_S = 60.0
 """Ranks may take so much longer than their work, for starting and comparing [s]."""
 
 UPLOADS = 8
-MEMORY = "/dev/shm"
-"""File system in memory."""
-
 FAST_MBIT_PER_S = 10_000.0
 
 
@@ -49,7 +45,6 @@ class Crew:
         self._log = log
 
     def __enter__(self) -> Crew:
-        self._memory = tempfile.TemporaryDirectory(prefix="headrace-crew-", dir=MEMORY)
         paths = filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH")))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -67,7 +62,6 @@ class Crew:
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
-        self._memory.cleanup()
 
     def carry_out(
         self,
@@ -98,7 +92,6 @@ class Crew:
             places=tuple(places),
             mesh=mesh,
             rendezvous=f"{ip}:{_free_port()}",
-            memory=self._memory.name,
             work=work,
             longest_s=longest_s + MARGIN_S,
         )

@@ -8,14 +8,12 @@ with its input, and its ranks with it or with the bed.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import os
 import resource
 import select
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -24,6 +22,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +39,13 @@ import bench.checkpoints.baseline  # noqa: F401 - what hdfs:// opens for fsspec
 import headrace.safetensors
 import headrace.storage.hdfs
 import headrace.torch
+from bench.checkpoints.kernel import die_with_parent, enter, take_own_memory
 from bench.checkpoints.model import Model
 from bench.checkpoints.orders import (
     Done,
     Load,
     LoadTensors,
     Order,
-    Place,
     RankDone,
     Reader,
     Save,
@@ -56,10 +55,6 @@ from bench.checkpoints.orders import (
 from bench.checkpoints.state import Pool, Shards
 
 POOL_BYTES = 64 << 20
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_NEW_NETWORK, _NEW_MOUNTS, _NEW_HOST_NAME = 0x40000000, 0x00020000, 0x04000000
-_PRIVATE, _WITH_ALL_BELOW, _BIND = 1 << 18, 0x4000, 0x1000
-_DIE_WITH_PARENT = 1
 _RENDEZVOUS_S = 60.0
 
 
@@ -111,7 +106,6 @@ def _rehearse(pool: Pool, reader: Reader) -> None:
             places=(None,),
             mesh=(1,),
             rendezvous="127.0.0.1:0",
-            memory=folder,
             work=save,
         )
         shards = _join(alone, 0, pool)
@@ -120,7 +114,15 @@ def _rehearse(pool: Pool, reader: Reader) -> None:
     dist.destroy_process_group()
 
 
+@cache
+def _take_memory_once() -> None:
+    """Have memory for ranks on hosts; those on none need no right to mount any."""
+    take_own_memory()
+
+
 def _carry_out(order: Order, pool: Pool) -> Done:
+    if any(order.places):
+        _take_memory_once()
     deadline = time.monotonic() + order.longest_s
     ranks = {rank: _fork(order, rank, pool) for rank in range(len(order.places))}
     try:
@@ -161,36 +163,15 @@ def _answer(rank: int, _: int, answers: int, deadline: float) -> RankDone:
 
 def _rank(order: Order, rank: int, pool: Pool) -> RankDone:
     try:
-        _kernel("prctl", _DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        die_with_parent()
         place = order.places[rank]
         os.environ["GLOO_SOCKET_IFNAME"] = "eth0" if place else "lo"
         if place is not None:
-            _enter(place, Path(order.memory, place.host))
+            enter(place)
         shards = _join(order, rank, pool)
         return _work(order.work, rank, shards)
     except BaseException:  # noqa: BLE001 - hdfs-native panics are no Exception
         return RankDone(rank=rank, error=traceback.format_exc()[-2000:])
-
-
-def _enter(place: Place, memory: Path) -> None:
-    """Become a process of a host: of its control group, network, name and shared memory."""
-    for group in place.groups:
-        Path(group, "cgroup.procs").write_text(str(os.getpid()))
-    network = os.open(place.namespace, os.O_RDONLY)
-    _kernel("setns", network, _NEW_NETWORK)
-    os.close(network)
-    _kernel("unshare", _NEW_MOUNTS | _NEW_HOST_NAME)
-    _kernel("mount", None, b"/", None, _PRIVATE | _WITH_ALL_BELOW, None)
-    memory.mkdir(exist_ok=True)
-    _kernel("mount", bytes(memory), b"/dev/shm", None, _BIND, None)
-    socket.sethostname(place.host)
-    tempfile.tempdir = place.scratch
-
-
-def _kernel(name: str, *arguments: Any) -> None:
-    if getattr(_LIBC, name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
 def _join(order: Order, rank: int, pool: Pool) -> Shards:

@@ -78,9 +78,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     rendezvous: str
     """``HOST:PORT`` where rank 0 lets the others find each other."""
 
-    memory: str
-    """Directory in memory; ranks see their host's own part of it as ``/dev/shm``."""
-
     work: Work
     longest_s: float = 120.0
     """Ranks that take longer are ended [s]."""
