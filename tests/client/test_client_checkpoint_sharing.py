@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import multiprocessing
 import os
 import shutil
@@ -10,6 +11,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +343,26 @@ def test_ranks_without_shared_memory_read_each_for_itself(saved: Path, tmp_path:
     results = run_ranks(2, lambda _: load_as_rank(saved, nowhere), tmp_path)
     nbytes = (saved / "__0_0.distcp").stat().st_size
     assert [(is_same, read >= 0.9 * nbytes) for is_same, read, _ in results] == [(True, True)] * 2
+
+
+def test_memory_that_is_too_full_to_share_is_told(
+    saved: Path, limits: ShareLimits, tmp_path: Path
+) -> None:
+    """A machine on which ranks share nothing is slow, and nothing else says why."""
+
+    def work(_: int) -> tuple[bool, int, list[str]]:
+        told: list[str] = []
+        handler = logging.Handler(logging.WARNING)
+        handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("headrace.checkpoint").addHandler(handler)
+        is_same, _, shared_bytes = load_as_rank(saved, replace(limits, keep_free=0.999999))
+        return is_same, shared_bytes, told
+
+    for is_same, shared_bytes, told in run_ranks(2, work, tmp_path):
+        assert (is_same, shared_bytes) == (True, 0)
+        (text,) = told
+        assert text.startswith(f"{limits.folder} has less than 100 % of its space free")
+        assert "each for itself" in text
 
 
 def test_a_state_is_loaded_although_the_shared_memory_is_removed(
