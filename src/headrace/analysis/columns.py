@@ -79,14 +79,13 @@ class Columns:
 
     def counted(self, name: str) -> Ints:
         """Return one of the further numbers; below 0: not told."""
-        found = pc.map_lookup(self._source.batch.column("counts"), name, "first")
-        return self._chosen(pc.fill_null(found, NULL).to_numpy(zero_copy_only=False))
+        found = pc.map_lookup(self._counts(), name, "first")
+        counted: Ints = pc.fill_null(found, NULL).to_numpy(zero_copy_only=False)
+        return counted
 
     def all_counted(self) -> tuple[pa.StringArray, pa.Int64Array]:
         """Return names and values of the further numbers of all these events."""
-        column = self._source.batch.column("counts")
-        chosen = column if self._rows is None else column.take(pa.array(self._rows))
-        pairs = pc.list_flatten(chosen.cast(_PAIRS))
+        pairs = pc.list_flatten(self._counts().cast(_PAIRS))
         return pc.struct_field(pairs, 0), pc.struct_field(pairs, 1)
 
     def flags(self, name: str) -> Mask:
@@ -169,6 +168,10 @@ class Columns:
         """Return a column of text as it is, nulls included."""
         codes, values = self.texts(name)
         return values.take(pa.array(codes, mask=codes == NULL))
+
+    def _counts(self) -> pa.MapArray:
+        column = self._source.batch.column("counts")
+        return column if self._rows is None else column.take(pa.array(self._rows))
 
     def _chosen(self, values: Ints) -> Ints:
         return values if self._rows is None else values[self._rows]

@@ -49,7 +49,7 @@ class SpreadSketch:
         if not values.size or not times.any():
             return
         self.count += int(times.sum())
-        self.total += float(values @ times)
+        self.total += float((values * times).sum())
         self._most = max(self._most, float(values.max()))
         self._take(values, times)
 
