@@ -198,3 +198,15 @@ def test_columns_of_another_type_or_with_gaps_are_refused(
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(CorruptDataError, match=name):
         steps(open_trace([tmp_path]))
+
+
+def test_damage_anywhere_in_a_parquet_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "t.parquet", *range(20))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 11):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            for batch in open_trace([path]).batches():
+                batch.validate(full=True)
+        except (CorruptDataError, CallerError) as error:
+            assert "t.parquet" in str(error)

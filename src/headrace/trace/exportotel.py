@@ -24,7 +24,7 @@ from headrace.trace.exportrows import details, events_of
 from headrace.trace.outputfile import output_file
 
 _INTERNAL, _CLIENT = 1, 3
-_ELSEWHERE = frozenset({"name", "begin_ns", "duration_ns", "job", "host", "pid", "rank"})
+_ELSEWHERE = frozenset({"name", "begin_ns", "duration_ns", "job", "host", "pid", "rank", "tid"})
 _SCOPE = {"name": "headrace.trace"}
 _LINE_EVENTS = 4096
 """Spans of one line at most; receivers read a line whole."""
@@ -78,6 +78,8 @@ def _span(event: Event, number: int) -> _Json:
     attributes = {
         f"headrace.{name}": value for name, value in details(event, but=_ELSEWHERE).items()
     }
+    if event.tid is not None:
+        attributes["thread.id"] = event.tid
     if event.duration_ns is None:
         attributes["headrace.duration_unknown"] = True
     return {

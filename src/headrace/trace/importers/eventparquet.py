@@ -44,7 +44,7 @@ class EventParquet:
             return False
         try:
             return SCHEMA_KEY in (pq.read_schema(path).metadata or {})
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, UnicodeError):
             return True
 
     def read(
@@ -65,12 +65,13 @@ class EventParquet:
                 notes.lost_events += about(path).lost_events
                 per_event = path.stat().st_size / max(file.metadata.num_rows, 1)
                 for batch in file.iter_batches(batch_size=BATCH_EVENTS):
+                    batch.validate(full=True)
                     yield conformed(batch, path)
                     advanced(round(batch.num_rows * per_event))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, UnicodeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise StorageError(f"cannot read the trace {path}: {error}") from error
             raise CorruptDataError(f"{path} is no whole Parquet file: {error}") from error
-        except OSError as error:
-            raise StorageError(f"cannot read the trace {path}: {error}") from error
 
 
 def about(path: Path) -> About:
@@ -78,5 +79,5 @@ def about(path: Path) -> About:
     try:
         metadata = pq.read_metadata(path).metadata or {}
         return msgspec.json.decode(metadata.get(ABOUT_KEY, b"{}"), type=About)
-    except (pa.ArrowException, OSError, msgspec.DecodeError):
+    except (pa.ArrowException, OSError, UnicodeError, msgspec.DecodeError):
         return About()
