@@ -12,6 +12,7 @@ import msgspec
 
 from headrace.controller.call import Parts
 from headrace.controller.config import ControllerConfig
+from headrace.controller.controllerlog import RecordedCarrier, open_controller_log
 from headrace.controller.hotspots.desk import HotspotDesk
 from headrace.controller.hotspots.reading import read_hot_files
 from headrace.controller.hotspots.stores import open_carrier
@@ -65,16 +66,20 @@ class Controller:
             opened.callback(close_socket, self._socket, config.listen)
             journal = Journal(config.journal)
             opened.callback(journal.close)
+            log = open_controller_log()
+            opened.callback(log.close)
             clock = WakingClock(SystemClock(), most_s=_MOST_TICKS * config.tick_s)
             hotspots = HotspotDesk(
                 journal,
                 read=read_hot_files,
-                opened=lambda store: open_carrier(store, lambda: self._agents, config.token),
+                opened=lambda store: RecordedCarrier(
+                    store, open_carrier(store, lambda: self._agents, config.token), log
+                ),
                 limits=config.hotspots,
             )
             opened.callback(hotspots.close)
             pool = AgentPool(lambda: self._agents, config.token)
-            replicating = Replicating(config.replicating, journal, agents=pool)
+            replicating = Replicating(config.replicating, journal, agents=pool, log=log)
             opened.callback(replicating.close)
             steward = Steward(config.limits, journal, clock=clock)
             self.parts = Parts(steward=steward, hotspots=hotspots, replicating=replicating)

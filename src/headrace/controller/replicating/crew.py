@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from headrace.controller.controllerlog import ControllerLog
 from headrace.controller.replicating.agents import OF_THE_AGENT, AgentPool
 from headrace.controller.replicating.failures import kind_of
 from headrace.controller.replicating.sharing import (
@@ -45,9 +46,17 @@ class Crew:
         budget: What they share.
         tell: Takes what happened; called by the threads.
         agents: Who sends chunks instead of this process, where they can.
+        log: Records what takes time.
     """
 
-    def __init__(self, budget: SharedBudget, tell: Tell, agents: AgentPool | None = None) -> None:
+    def __init__(
+        self,
+        budget: SharedBudget,
+        tell: Tell,
+        agents: AgentPool | None = None,
+        log: ControllerLog | None = None,
+    ) -> None:
+        self._log = log or ControllerLog(None)
         self._budget = budget
         self._agents = agents
         self._tell = tell
@@ -72,7 +81,9 @@ class Crew:
         """Make a checkpoint appear."""
 
         def publish() -> None:
+            begin = time.monotonic()
             way.publish(action.key.checkpoint, replace=action.replace)
+            self._log.called("publish copy", _at_destination(way, action.key), begin)
             with self._idle:
                 self._moved.pop(action.key, None)
             self._tell(Published(key=action.key))
@@ -168,21 +179,25 @@ class Crew:
 
     def _send(self, way: Way, action: StartChunk) -> None:
         key, chunk = action.key, action.chunk.key
-        tasks = way.tasks(key.checkpoint, chunk)
+        tasks, begin = way.tasks(key.checkpoint, chunk), time.monotonic()
         with self._taking(key, action.deadline) as taker:
-            if not self._sent_by_agent(way, tasks, taker):
+            agent = self._sent_by_agent(way, tasks, taker)
+            if agent is None:
                 piece_bytes = self._budget.piece_bytes()
                 copy_group(tasks, way.source, way.destination, taker, piece_bytes=piece_bytes)
+            moved = taker.moved_bytes
+        copy = _at_destination(way, key)
+        self._log.called("copy chunk", copy, begin, nbytes=moved, replica=agent)
         way.chunk_is_done(key.checkpoint, chunk)
         self._tell(ChunkDone(key=key, chunk=chunk))
 
-    def _sent_by_agent(self, way: Way, tasks: Sequence[ChunkTask], taker: Taker) -> bool:
-        """Have an agent send a chunk; return False where none can: this process has to."""
+    def _sent_by_agent(self, way: Way, tasks: Sequence[ChunkTask], taker: Taker) -> str | None:
+        """Have an agent send a chunk and return its name; None: this process has to."""
         asked: set[str] = set()
         while self._agents is not None:
             with self._agents.hired(way.name, asked) as agent:
                 if agent is None:
-                    return False
+                    return None
                 asked.add(agent)
                 try:
                     with self._budget.share(taker) as bytes_per_s:
@@ -190,8 +205,8 @@ class Crew:
                 except OF_THE_AGENT as error:
                     self._agents.avoid(agent, way.name, error)
                 else:
-                    return True
-        return False
+                    return agent
+        return None
 
     @contextmanager
     def _taking(self, key: CopyKey, deadline: float) -> Iterator[Taker]:
@@ -237,3 +252,7 @@ class Crew:
 def _housework(way: Way) -> CopyKey:
     """Return what counts what is done for no single checkpoint; no folder is called so."""
     return CopyKey(way.name, "/")
+
+
+def _at_destination(way: Way, key: CopyKey) -> str:
+    return f"{way.destination.url}/{key.checkpoint}"

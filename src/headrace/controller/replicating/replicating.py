@@ -18,6 +18,7 @@ from typing import assert_never
 
 import msgspec
 
+from headrace.controller.controllerlog import ControllerLog
 from headrace.controller.journal import ANSWER_S, Journal
 from headrace.controller.replicating.agents import AgentPool
 from headrace.controller.replicating.crew import Crew
@@ -123,6 +124,7 @@ class Replicating:
         journal: Journal,
         *,
         agents: AgentPool | None = None,
+        log: ControllerLog | None = None,
         clock: Clock | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -138,7 +140,7 @@ class Replicating:
         self._ending = threading.Event()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._budget = SharedBudget(config.bytes_per_s, clock=self._clock)
-        self._crew = Crew(self._budget, self._events.put, agents)
+        self._crew = Crew(self._budget, self._events.put, agents, log)
         self._restore()
         self._thread = threading.Thread(target=self._run, name="replicate", daemon=True)
         self._thread.start()
