@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ from headrace.report.units import bytes_, seconds
 
 if TYPE_CHECKING:
     from headrace.analysis.workload.model import Model, Quantity
+
+_NO_WORD = re.compile(r"[^A-Za-z0-9_]+")
+"""What a file's name has a hyphen for."""
 
 LEAST_SHOWN = 0.005
 """Share of the variance below which it is not shown."""
@@ -58,10 +62,14 @@ def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | No
     from headrace.trace.opening import open_trace
 
     require_writable_file(output)
-    trace = open_trace(traces)
+    readings = [open_trace(traces) for _ in range(2)]  # each notes what is damaged for itself
+    trace = readings[0]
     with progress_bar("fitting", 2 * trace.nbytes) as advanced:
         fitted = fit_model(
-            lambda: trace.batches(advanced), name=name, source=f"{trace.format} trace", job=job
+            lambda: readings.pop().batches(advanced),
+            name=name,
+            source=f"{trace.format} trace",
+            job=job,
         )
     for note in fitted.notes:
         click.echo(f"headrace: {note}", err=True)
@@ -100,7 +108,7 @@ def synthesize(*, model: str, output: Path, ranks: int | None, steps: int | None
 
     found = find_model(model)
     require_writable_folder(output)
-    path = output / f"{Path(found.name).name}-seed-{seed}.parquet"
+    path = output / f"{_word(found.name)}-seed-{seed}.parquet"
     if path.exists():
         raise CallerError(f"{path} is there already; remove it, or name another directory")
     synthesis = Synthesis(found, ranks=ranks, steps=steps, seed=seed)
@@ -166,6 +174,11 @@ def _write(output: str, text: str) -> None:
         raise CallerError(f"cannot write {output}: {error.strerror}; name another file") from error
 
 
+def _word(name: str) -> str:
+    """Return a name as part of a file's name."""
+    return _NO_WORD.sub("-", name).strip("-") or "model"
+
+
 @contextmanager
 def _bar(verb: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show how far it is on a terminal; yields what is called with how much is done more."""
@@ -203,7 +216,7 @@ def _print_model(model: Model) -> None:
     from headrace.report.console import print_table
 
     hosts = -(-model.ranks // model.ranks_per_host)
-    title = f"{model.name}: {model.ranks:,} ranks on {hosts:,} hosts, {model.steps:,} steps"
+    title = f"{model.name} (ranks {model.ranks:,}, hosts {hosts:,}, steps {model.steps:,})"
     columns = ("quantity", "family", "mean", "50 %", "99 %", "by host", "by step")
     rows = tuple(_row(name, one, write) for name, one, write in _quantities(model))
     note = "By host, by step: share of the variance that ranks of a host, or all in a step, share."
