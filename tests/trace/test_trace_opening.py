@@ -210,3 +210,21 @@ def test_damage_anywhere_in_a_parquet_file_is_an_error_of_ours(tmp_path: Path) -
                 batch.validate(full=True)
         except (CorruptDataError, CallerError) as error:
             assert "t.parquet" in str(error)
+
+
+def test_many_small_files_make_few_batches(tmp_path: Path) -> None:
+    for rank in range(30):
+        record(tmp_path, rank, rank=rank)
+    [batch] = open_trace([tmp_path]).batches()
+    assert sorted(batch["step"].to_pylist()) == list(range(30))
+
+
+def test_a_segment_that_made_room_while_the_trace_is_read_is_a_problem_not_the_end(
+    tmp_path: Path,
+) -> None:
+    gone = record(tmp_path, 1, rank=0)
+    record(tmp_path, 2, rank=1)
+    trace = open_trace([tmp_path])
+    gone.unlink()
+    assert steps(trace) == [2]
+    assert gone.name in trace.notes.problems[0]

@@ -18,9 +18,13 @@ def joined(batches: Iterable[pa.RecordBatch], most_events: int) -> Iterator[pa.R
     rows = 0
     for batch in batches:
         if held and rows + batch.num_rows > most_events:
-            yield pa.concat_batches(held)
+            yield _one(held)
             held, rows = [], 0
         held.append(batch)
         rows += batch.num_rows
     if rows:
-        yield pa.concat_batches(held)
+        yield _one(held)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.core.errors import CallerError, CorruptDataError, NotFoundError, StorageError
+from headrace.core.errors import (
+    CallerError,
+    CorruptDataError,
+    HeadraceError,
+    NotFoundError,
+    StorageError,
+)
 from headrace.trace.batches import joined
 from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
 from headrace.trace.importers.dftracer import DFTracer
@@ -85,7 +91,7 @@ class Trace:
         return self._clocks
 
     def batches(self, advanced: Callable[[int], None] = lambda _: None) -> Iterator[pa.RecordBatch]:
-        """Yield all events, a file after the other, in batches of up to 65,536.
+        """Yield all events, a file after the other, in batches of about 65,536.
 
         What cannot be read of one file among several is noted, and the others are read.
 
@@ -93,23 +99,25 @@ class Trace:
             advanced: Called with the bytes that were read since the last call, of ``nbytes``.
 
         Raises:
-            CorruptDataError: no file can be read.
-            StorageError: a file is there and cannot be read.
+            CorruptDataError: no file is whole enough to be read.
+            StorageError: no file can be read.
         """
         clocks = self.clocks(advanced)
-        failures: list[CorruptDataError] = []
-        for source in self.sources:
-            batches = source.importer.read(source.path, self.notes, advanced)
-            try:
-                if source.host is None:
-                    yield from joined(batches, BATCH_EVENTS)
-                else:
-                    yield from map(clocks.corrected, joined(batches, BATCH_EVENTS))
-            except CorruptDataError as error:
-                failures.append(error)
-                self.notes.problem(str(error))
+        failures: list[HeadraceError] = []
+        yield from joined(self._events(clocks, failures, advanced), BATCH_EVENTS)
         if len(failures) == len(self.sources):
             raise failures[0]
+
+    def _events(
+        self, clocks: Clocks, failures: list[HeadraceError], advanced: Callable[[int], None]
+    ) -> Iterator[pa.RecordBatch]:
+        for source in self.sources:
+            try:
+                for batch in _joined(source, self.notes, advanced):
+                    yield batch if source.host is None else clocks.corrected(batch)
+            except (CorruptDataError, StorageError) as error:
+                failures.append(error)
+                self.notes.problem(str(error))
 
     def _clocked(self) -> tuple[Source, ...]:
         """Return the sources that can tell how far clocks are apart, if they are of several."""
@@ -117,12 +125,10 @@ class Trace:
         return clocked if len({source.host for source in clocked}) > 1 else ()
 
     def _measured(self, advanced: Callable[[int], None]) -> Clocks:
-        evidence, passed_over = ClockEvidence(), Notes()
+        evidence = ClockEvidence()
         for source in self._clocked():
-            with suppress(CorruptDataError):  # reading events will say so
-                for batch in joined(
-                    source.importer.read(source.path, passed_over, advanced), BATCH_EVENTS
-                ):
+            with suppress(CorruptDataError, StorageError):  # reading the events will say so
+                for batch in _joined(source, Notes(), advanced):
                     evidence.add(batch)
         clocks = evidence.result()
         if clocks.unknown:
@@ -131,6 +137,12 @@ class Trace:
                 "there are by their own clocks"
             )
         return clocks
+
+
+def _joined(
+    source: Source, notes: Notes, advanced: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    return joined(source.importer.read(source.path, notes, advanced), BATCH_EVENTS)
 
 
 def open_trace(paths: Iterable[str | Path]) -> Trace:
