@@ -58,7 +58,13 @@ def test_ls_tells_which_are_complete_and_what_the_others_lack(
     assert 0 <= older["age_s"] < 600
     assert (newer["path"], newer["complete"]) == ("step-10", False)
     text = shown(capsys, "ls", str(runs))
-    for word in ("step-9", "complete", "safetensors", newer["missing"][:40], "1 of them complete"):
+    for word in (
+        "step-9",
+        "complete",
+        "safetensors",
+        newer["missing"][:40],
+        "2 checkpoints, 1 complete",
+    ):
         assert word in text
 
 
@@ -127,6 +133,16 @@ def test_plan_tells_what_ranks_and_hosts_read(
     text = shown(capsys, *call)
     for word in ("64 ranks on 8 hosts", "64.00", "8.00", "rank 0 reads most", "premise: "):
         assert word in text
+
+
+def test_one_of_something_is_told_as_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "plan", str(runs / "step-9"), "--world-size", "1")
+    assert "1 rank on 1 host loads step-9 (" in text
+    assert "13 tensors in 13 pieces, 0 other objects of" in shown(
+        capsys, "show", str(runs / "step-9")
+    )
+    shutil.rmtree(runs / "step-10")
+    assert "1 checkpoint, 1 complete, " in shown(capsys, "ls", str(runs))
 
 
 def test_plan_without_hosts_takes_a_host_for_each_rank(

@@ -25,7 +25,7 @@ from headrace.cli.outputs import json_option
 from headrace.core.errors import NotFoundError
 from headrace.report.document import write_json
 from headrace.report.printable import printable
-from headrace.report.units import bytes_, ratio, seconds
+from headrace.report.units import bytes_, counted, ratio, seconds
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 
@@ -199,7 +199,8 @@ def _print_list(place: str, rows: Sequence[tuple[Checkpoint, float | None]]) -> 
     _console().print(table)
     whole = sum(one.complete for one, _ in rows)
     total = sum(one.nbytes for one, _ in rows)
-    click.echo(f"{len(rows)} checkpoints, {whole} of them complete, {bytes_(total)}, in {place}")
+    count = counted(len(rows), "checkpoint")
+    click.echo(f"{count}, {whole:,} complete, {bytes_(total)}, in {place}")
 
 
 def _print_checkpoint(checkpoint: Checkpoint, contents: Contents, shown: int) -> None:
@@ -220,8 +221,8 @@ def _print_checkpoint(checkpoint: Checkpoint, contents: Contents, shown: int) ->
 def _print_contents(console: Console, contents: Contents, shown: int) -> None:
     shards = sum(one.shards for one in contents.tensors)
     console.print(
-        f"{len(contents.tensors):,} tensors in {shards:,} pieces, {contents.objects:,} other "
-        f"objects of {bytes_(contents.object_bytes)}"
+        f"{counted(len(contents.tensors), 'tensor')} in {counted(shards, 'piece')}, "
+        f"{counted(contents.objects, 'other object')} of {bytes_(contents.object_bytes)}"
     )
     types = _table("type", "tensors", "numbers", "stored")
     for one in contents.dtypes:
@@ -243,13 +244,10 @@ def _tensors(tensors: Sequence[TensorSum]) -> Table:
 
 def _print_plan(checkpoint: Checkpoint, planned: LoadPlan) -> None:
     console = _console()
-    console.print(
-        _plain(
-            f"{planned.world_size:,} ranks on {planned.hosts:,} hosts load {checkpoint.name} "
-            f"({checkpoint.layout}, {bytes_(checkpoint.nbytes)})"
-        ),
-        soft_wrap=True,
-    )
+    who = f"{counted(planned.world_size, 'rank')} on {counted(planned.hosts, 'host')}"
+    what = f"{checkpoint.name} ({checkpoint.layout}, {bytes_(checkpoint.nbytes)})"
+    verb = "loads" if planned.world_size == 1 else "load"
+    console.print(_plain(f"{who} {verb} {what}"), soft_wrap=True)
     if checkpoint.missing:
         console.print(_plain(f"not complete: {checkpoint.missing}"), style="yellow", soft_wrap=True)
     console.print(_totals(planned))

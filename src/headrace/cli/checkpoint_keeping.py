@@ -16,7 +16,7 @@ from headrace.cli.outputs import json_option
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.report.document import write_json
 from headrace.report.printable import printable
-from headrace.report.units import seconds
+from headrace.report.units import counted, seconds
 from headrace.storage.opening import open_storage
 
 
@@ -73,7 +73,7 @@ def unpin_command(*, url: str, owner: str | None, everybody: bool) -> int:
             raise NotFoundError(f"{owner} has no pin of {url}; {_owners(found)}")
         for one in chosen:
             remove_pin(storage, name, one.lease.owner)
-    click.echo(f"removed {len(chosen)} {'pin' if len(chosen) == 1 else 'pins'}", err=True)
+    click.echo(f"removed {counted(len(chosen), 'pin')}", err=True)
     return 0
 
 

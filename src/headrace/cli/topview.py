@@ -10,7 +10,7 @@ from rich.text import Text
 
 from headrace.cli.columns import Column, heading, line, name_column, width_of
 from headrace.cli.gauges import STYLES, amount, felt, gauge, needs_word, rate, short_name, silence
-from headrace.report.units import bytes_, seconds
+from headrace.report.units import bytes_, counted, seconds
 from headrace.wire.estate import AgentTierView, AgentView, Estate, JobView, TierView
 from headrace.wire.hotspots import HotspotView
 
@@ -54,7 +54,7 @@ def picture(estate: Estate, screen: Screen, *, controller: str, footer: str = ""
 def _header(estate: Estate, controller: str, width: int) -> Text:
     said = estate.controller
     facts = f"up {seconds(round(said.uptime_s))}  "
-    facts += f"{_count(estate.jobs, 'job')}  {_count(estate.agents, 'agent')}"
+    facts += f"{counted(len(estate.jobs), 'job')}  {counted(len(estate.agents), 'agent')}"
     warnings = [
         *(["settling"] if said.settling else []),
         *(["journal not written"] if said.journal.degraded else []),
@@ -66,10 +66,6 @@ def _header(estate: Estate, controller: str, width: int) -> Text:
     for warning in warnings:
         text.append(f"  {warning}", style="yellow")
     return text
-
-
-def _count(found: Sequence[object], noun: str) -> str:
-    return f"{len(found):,} {noun}{'' if len(found) == 1 else 's'}"
 
 
 def _tier(tier: TierView) -> Text:

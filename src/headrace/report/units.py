@@ -61,6 +61,11 @@ def significant(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count of something whose name takes an s: ``1 rank``, ``1,024 ranks``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def ratio(value: float) -> str:
     """Return a ratio as it is compared with a goal: three decimals below 1, else two."""
     if math.isnan(value):
