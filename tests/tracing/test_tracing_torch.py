@@ -160,7 +160,7 @@ def test_files_of_checkpoints_are_told_once_with_their_size(
 
 def test_tensors_read_one_by_one_are_one_read(outcome: Outcome, folder: Path) -> None:
     (read,) = of(outcome, "checkpoint_read", name="safetensors.safe_open")
-    assert (read["count"], read["bytes"]) == (2, 4004)
+    assert (read["counts"], read["bytes"]) == ([("tensors", 2)], 4004)
     assert read["file"] == str(folder / "model.safetensors")
 
 

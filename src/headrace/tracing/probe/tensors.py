@@ -126,5 +126,5 @@ class _Sum:
             name="safetensors.safe_open",
             file=path_of(self._file),
             bytes=self._bytes,
-            count=self.count,
+            counts={"tensors": self.count},
         )

@@ -23,7 +23,7 @@ class Reading:
 
 
 class ThreadMeter:
-    """Reads what the calling thread took; about 3 µs."""
+    """Reads what the calling thread took; about 4 µs."""
 
     def __init__(self) -> None:
         self._files = threading.local()
@@ -64,11 +64,11 @@ class _NumberFile:
             self._file = -1
 
     def numbers(self) -> list[int]:
-        """Return the numbers in it, in order; none where it cannot be read."""
+        """Return the numbers of its first line; none where it cannot be read."""
         if self._file < 0:
             return []
-        words = os.pread(self._file, _READ_BYTES, 0).split()
-        return [int(word) for word in words if word.isdigit()]
+        first_line = os.pread(self._file, _READ_BYTES, 0).partition(b"\n")[0]
+        return [int(word) for word in first_line.split() if word.isdigit()]
 
     def __del__(self) -> None:
         if self._file >= 0:

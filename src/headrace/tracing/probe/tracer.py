@@ -149,16 +149,15 @@ class Tracer:
         self.has_loader = False
         """Whether the program's steps are those of a loop over a DataLoader."""
 
-    def record(self, kind: str, began: int, took: int, **columns: Any) -> None:
+    def record(self, kind: str, began: int, took: int, **event: Any) -> None:
         """Record an event.
 
         Args:
             kind: One of the schema's.
             began: When, by ``time.perf_counter_ns`` [ns].
             took: How long [ns].
-            columns: Further columns of the schema; None is unknown.
+            event: Further columns of the schema; None is unknown.
         """
-        event = {name: value for name, value in columns.items() if value is not None}
         event["kind"] = kind
         event["begin_ns"] = self._epoch_of(began) + began
         event["duration_ns"] = took
