@@ -24,7 +24,7 @@ def export_parquet(batches: Iterable[pa.RecordBatch], path: Path, about: About =
 
     Args:
         batches: Of events.
-        path: Of the file; beside it there must be space to sort more than a million.
+        path: Of the file; beside it there must be space to sort more than half a million.
         about: What the file says of them.
 
     Raises:
