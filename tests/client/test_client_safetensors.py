@@ -419,6 +419,14 @@ def test_a_wrong_call_is_refused(all_dtypes: Path, arguments: dict[str, Any], wh
         headrace.safetensors.open(all_dtypes, **arguments)
 
 
+def test_an_empty_url_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    safetensors.torch.save_file({"a": torch.ones(3)}, "a.safetensors")
+    assert headrace.safetensors.load_file("a.safetensors").keys() == {"a"}
+    with pytest.raises(CallerError, match="is empty"):
+        headrace.safetensors.load_file("")
+
+
 def test_a_folder_without_files_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no safetensors file in"):
         headrace.safetensors.open(tmp_path)

@@ -29,7 +29,7 @@ def open_storage(url: str) -> Storage:
         StorageError: the store cannot be reached.
     """
     if not url:
-        raise CallerError("the path of the dataset is empty; is the variable set that it is from?")
+        raise CallerError("the path or URL is empty; is the variable set that it is from?")
     match = _SCHEME.match(url)
     if match is None or Path(url).exists():
         return LocalStorage(url)

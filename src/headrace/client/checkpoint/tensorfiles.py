@@ -146,11 +146,10 @@ def find_files(url: str) -> TensorFiles:
         CorruptDataError: the index is longer than any is.
         StorageError: the store cannot be reached.
     """
-    is_file = url.endswith(SUFFIX)
-    name = url.rpartition("/")[2] if is_file else ""
-    storage = open_storage(url.removesuffix(name) or ".")
+    name = url.rpartition("/")[2] if url.endswith(SUFFIX) else ""
+    storage = open_storage((url.removesuffix(name) or ".") if name else url)
     try:
-        return _one(storage, name) if is_file else _all(storage)
+        return _one(storage, name) if name else _all(storage)
     except BaseException:
         storage.close()
         raise
