@@ -20,6 +20,7 @@ from headrace.core.errors import (
 )
 from headrace.trace.batches import joined
 from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
+from headrace.trace.importers.darshan import Darshan
 from headrace.trace.importers.dftracer import DFTracer
 from headrace.trace.importers.dlio import DLIO
 from headrace.trace.importers.eventparquet import EventParquet, about
@@ -33,6 +34,7 @@ IMPORTERS: tuple[Importer, ...] = (
     EventParquet(),
     DFTracer(),
     Kineto(),
+    Darshan(),
     DLIO(),
     HDFSAudit(),
 )
