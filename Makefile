@@ -32,6 +32,7 @@ check: .venv/.dev
 # ARGS="--quick" is short; ARGS="--json DIR" leaves DIR/NAME.json of each.
 bench: .venv/.dev
 	$(BIN)/python -m bench.loader $(ARGS)
+	$(BIN)/python -m bench.recorder $(ARGS)
 	$(BIN)/python -m bench.wire $(ARGS)
 	$(BIN)/python -m bench.offload $(ARGS)
 	$(BIN)/python -m bench.control $(ARGS)

@@ -80,7 +80,7 @@ def measure(scale: Scale) -> Report:
     """Run the bare loop, the DataLoader and headrace in turn."""
     warnings.filterwarnings("ignore", message="This DataLoader will create")
     with tempfile.TemporaryDirectory() as folder:
-        files = _write_pictures(Path(folder), scale.pictures)
+        files = write_pictures(Path(folder), scale.pictures)
         tasks = _tasks(files, scale.steps * scale.batch)
         workers = _best_workers(tasks, scale)
         torch_epoch = _torch_epoch(tasks, scale, workers)
@@ -157,7 +157,7 @@ class Task:
     flip: bool
 
 
-def _write_pictures(root: Path, count: int) -> list[Path]:
+def write_pictures(root: Path, count: int) -> list[Path]:
     """Write JPEGs of ImageNet's usual sizes, made of real photographs."""
     photos = [source for source in carried_sources() if source.media == "photo"]
     sizes = ((500, 375), (500, 333), (375, 500), (640, 480))
@@ -259,27 +259,29 @@ def _best_workers(tasks: Sequence[Task], scale: Scale) -> int:
 
 def _own(loader: Loader, steps: int) -> Callable[[], Spent]:
     """Return what takes ``steps`` batches; the queue is full before and after."""
-    batches = _endless(loader)
+    batches = endless(loader)
     next(batches)
 
     def run() -> None:
         for _ in range(steps):
             next(batches)
-        _fill(loader)
+        fill(loader)
 
     def spent() -> Spent:
-        _fill(loader)
+        fill(loader)
         return spent_on(run)
 
     return spent
 
 
-def _endless(loader: Loader) -> Iterator[Batch]:
+def endless(loader: Loader) -> Iterator[Batch]:
+    """Yield batches epoch after epoch."""
     while True:
         yield from loader
 
 
-def _fill(loader: Loader) -> None:
+def fill(loader: Loader) -> None:
+    """Wait until a loader has made all that it may make ahead."""
     deadline = time.monotonic() + FILL_TIMEOUT_S
     while not _is_full(loader):
         if time.monotonic() > deadline:
