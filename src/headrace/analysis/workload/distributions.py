@@ -33,6 +33,9 @@ _TABLE_POINTS = 4096
 _REACH = 8.5
 """Standard deviations that a table of a family spans on each side."""
 
+_NO_SIGMA = 1e-9
+"""Below, all values are one."""
+
 WIDEST_SIGMA = 20.0
 """Of a logarithm; wider ones span more than numbers can."""
 
@@ -79,7 +82,7 @@ class Lognormal(Family, frozen=True, kw_only=True, tag="lognormal"):
 
     def levels(self, values: Floats) -> Floats:
         """Return the probability of at most each value."""
-        if not self.sigma:
+        if self.sigma < _NO_SIGMA:
             return Constant(mean=self.mean).levels(values)
         with np.errstate(divide="ignore"):
             return normal_levels((np.log(values) - self._centre) / self.sigma)

@@ -143,9 +143,9 @@ def _wait(waits: Tally, rank_steps: int) -> Quantity | None:
 
 
 def _load(loads: LoadTallies, shape: Shape, rank_steps: int) -> Load | None:
-    if shape.unit is None:
-        return None
     count = loads.seconds.count + loads.of_stragglers.count
+    if shape.unit is None or not count:
+        return None
     mean_ns = (loads.seconds.total + loads.of_stragglers.total) / count
     seconds = loads.seconds.quantity(NS_PER_S)
     scale = mean_ns / loads.seconds.mean if loads.seconds.total else 1.0

@@ -95,7 +95,7 @@ class Tally:
         steps: Ints | None = None,
     ) -> None:
         """Take in values, each ``times`` times, of a host and in a step (below 0: not known)."""
-        self._spread.add(np.rint(values), times)
+        self._spread.add(np.rint(values)[times > 0], times[times > 0])
         positive = (values > 0) & (times > 0)
         logs, times = np.log(values[positive]), times[positive]
         self._count += float(times.sum())
