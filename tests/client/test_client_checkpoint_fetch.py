@@ -117,6 +117,13 @@ def test_files_take_turns_so_that_many_nodes_of_the_store_are_busy() -> None:
     assert order == list("abcabcabc")
 
 
+def test_a_file_is_asked_for_from_its_beginning_on() -> None:
+    """What comes first may tell that the rest is not wanted."""
+    wanted = [FileRange("a", 10, 300), FileRange("a", 0, 10), FileRange("a", 310, 5)]
+    requests = plan_requests(wanted, FetchLimits(request_bytes=100, gap_bytes=10))
+    assert [one.offset for one in requests] == [0, 10, 110, 210, 310]
+
+
 def test_what_is_not_taken_holds_up_what_is_read() -> None:
     source = Source()
     wanted = [FileRange("a", 1000 * number, 1000) for number in range(40)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -91,6 +93,8 @@ def test_numpy_arrays_are_equal_and_what_numpy_has_not_is_refused(all_dtypes: Pa
         for name in ("BF16", "F8_E4M3", "F4"):
             with pytest.raises(CallerError, match='framework="pt"'):
                 tensors.get_tensor(name)
+    with pytest.raises(CallerError, match='framework="pt"'):
+        headrace.safetensors.load_file(all_dtypes, framework="np")
 
 
 def test_it_opens_as_safe_open_does(all_dtypes: Path) -> None:
@@ -336,14 +340,15 @@ def test_a_file_that_the_index_names_must_be_there(
         load(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
 @pytest.mark.parametrize("load", [headrace.safetensors.open, headrace.safetensors.load_file])
 def test_a_link_out_of_the_folder_is_said_to_be_one(
-    tmp_path: Path, load: Callable[[Path], object]
+    tmp_path: Path, load: Callable[[Path], object], name: str
 ) -> None:
-    safetensors.torch.save_file({"a": torch.ones(3)}, tmp_path / "blob")
+    (tmp_path / "blob").write_bytes(b"?")
     folder = tmp_path / "snapshot"
     folder.mkdir()
-    (folder / "model.safetensors").symlink_to("../blob")
+    (folder / name).symlink_to("../blob")
     with pytest.raises(AccessError, match="links to"):
         load(folder)
 
@@ -479,6 +484,26 @@ def test_hostile_files_are_refused(tmp_path: Path, make: Callable[[Path], None],
     with pytest.raises(CorruptDataError) as refusal:
         headrace.safetensors.load_file(tmp_path)
     assert why in str(refusal.value)
+
+
+def test_a_hostile_file_is_refused_before_all_of_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    huge_header(tmp_path)
+    os.truncate(tmp_path / "a.safetensors", 1 << 26)
+    store, asked = LocalStorage(tmp_path), []
+
+    def read(path: str, offset: int = 0, length: int | None = None) -> bytes:
+        asked.append(offset)
+        time.sleep(0.02 if offset else 0.0)
+        return LocalStorage(tmp_path).read(path, offset, length)
+
+    monkeypatch.setattr(store, "read", read)
+    monkeypatch.setattr("headrace.client.checkpoint.tensorfiles.open_storage", lambda _: store)
+    limits = FetchLimits(request_bytes=1 << 20, parallel=2)
+    with pytest.raises(CorruptDataError, match="limit is"):
+        headrace.safetensors.load_file(tmp_path, limits=limits)
+    assert len(asked) < 60
 
 
 def test_importing_it_does_not_import_torch() -> None:

@@ -98,13 +98,14 @@ def _units(
     begin = end = 0
     for index in sorted(indices, key=lambda i: (wanted[i].offset, wanted[i].length)):
         one = wanted[index]
-        if one.length > limits.request_bytes:
-            yield _split(one, index, limits.request_bytes)
-            continue
-        last = one.offset + one.length
-        if group and (one.offset - end > limits.gap_bytes or last - begin > limits.request_bytes):
+        is_long, last = one.length > limits.request_bytes, one.offset + one.length
+        is_apart = one.offset - end > limits.gap_bytes or last - begin > limits.request_bytes
+        if group and (is_long or is_apart):
             yield [_join(wanted, group, begin, end)]
             group = []
+        if is_long:
+            yield _split(one, index, limits.request_bytes)
+            continue
         if not group:
             begin, end = one.offset, last
         group.append(index)

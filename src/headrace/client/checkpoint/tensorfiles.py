@@ -164,7 +164,7 @@ def _all(storage: Storage) -> TensorFiles:
     present = {path: info for path, info in listed.items() if is_plain(path, SUFFIX)}
     if (index := listed.get(_INDEX)) is not None:
         require_index_size(index, _INDEX)
-        return TensorFiles(storage=storage, present=present, index=index)
+        return TensorFiles(storage=storage, present=present, index=_readable(storage, index))
     if not present:
         raise NotFoundError(f"no safetensors file in {storage.url}; name the folder that has some")
     wanted = [present[_SINGLE]] if _SINGLE in present else present.values()
