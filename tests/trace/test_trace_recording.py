@@ -56,9 +56,9 @@ def test_all_of_a_process_record_into_the_folder_of_their_run(home: Path) -> Non
 def test_events_are_of_the_job_that_began_and_of_the_phase_of_the_process(home: Path) -> None:
     shared = open_recording(True, ORIGIN)
     assert shared is not None
+    shared.record(load(1))
     shared.begin_job("training")
     shared.begin_job("validation")
-    shared.record(load(1))
     begin_steps()
     shared.record(load(2))
     shared.record(load(3, job="validation", phase="evaluation"))

@@ -40,17 +40,19 @@ class Recording:
         self._recorder = recorder
         self._is_shared = is_shared
         self._has_phases = has_phases
-        self._job: str | None = None
+        self._job = recorder.job
 
     def begin_job(self, job: str) -> None:
         """Take note of whose process this is, unless another job began before."""
-        self._job = self._job or job
+        if self._job is None:
+            self._job = job
+            self._recorder.name_job(job)
 
     def record(self, event: Event) -> None:
-        """Record an event, of this process's job and phase where it says no other."""
-        phase = event.phase or (_process.phase() if self._has_phases else None)
-        job = event.job or self._job
-        self._recorder.record(msgspec.structs.replace(event, job=job, phase=phase))
+        """Record an event, of this process's phase where it says no other."""
+        if self._has_phases and event.phase is None:
+            event = msgspec.structs.replace(event, phase=_process.phase())
+        self._recorder.record(event)
 
     def record_row(self, rows: Rows, row: tuple[Any, ...]) -> None:
         """Record what ``rows`` makes of this row and others when they are written."""

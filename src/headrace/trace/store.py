@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.errors import ConfigError, StorageError
+from headrace.trace.arrays import repeated
 from headrace.trace.events import Event, batch_of
 from headrace.trace.retention import make_room
 from headrace.trace.segments import Origin, SegmentFile
@@ -130,6 +131,11 @@ class EventRecorder:
             ) from error
         _LIVE.add(self)
 
+    @property
+    def job(self) -> str | None:
+        """Whose events are that name no job."""
+        return self._origin.job
+
     def record(self, event: Event) -> None:
         """Take in one event; it is in the trace within ``flush_s``."""
         self._take(event)
@@ -141,12 +147,20 @@ class EventRecorder:
         """
         self._take((rows, row))
 
+    def name_job(self, job: str) -> None:
+        """Let events that name no job be of this one, also those that were recorded before."""
+        self.flush()
+        with self._lock:
+            self._origin = msgspec.structs.replace(self._origin, job=job)
+            self._end()
+
     def flush(self) -> None:
         """Write all that was recorded so far, so that readers see it."""
         left = len(self._pending)
         while left > 0:
             with self._lock:
-                left -= self._write_some(left)
+                taken = self._write_some(left)
+            left = left - taken if taken else 0  # another thread has written them
             if left > 0:
                 time.sleep(_PAUSE_S)
 
@@ -248,13 +262,16 @@ class EventRecorder:
 
     def _write_some(self, most: int) -> int:
         """Write the oldest of what waits and return how many that were; the lock is held."""
-        taken = [self._pending.popleft() for _ in range(min(most, BATCH_EVENTS))]
-        if taken:
-            batch = self._batch(taken)
-            try:
+        count = min(most, BATCH_EVENTS, len(self._pending))
+        taken = [self._pending.popleft() for _ in range(count)]
+        lost = len(taken)
+        try:
+            if taken:
+                batch = self._batch(taken)
+                lost = batch.num_rows
                 self._append(batch)
-            except (OSError, MemoryError) as error:
-                self._lose(batch.num_rows, getattr(error, "strerror", None) or str(error))
+        except Exception as error:  # noqa: BLE001 - whatever happens, recording goes on
+            self._lose(lost, getattr(error, "strerror", None) or repr(error))
         return len(taken)
 
     def _append(self, batch: pa.RecordBatch) -> None:
@@ -345,7 +362,8 @@ def _filled(batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
         value, column = getattr(origin, name), batch.column(name)
         if value is not None and column.null_count:
             place = batch.schema.get_field_index(name)
-            filled = pc.fill_null(column, pa.scalar(value, column.type))
+            said = repeated(value, column.type, batch.num_rows)
+            filled = pc.if_else(column.is_valid(), column, said)
             batch = batch.set_column(place, batch.schema.field(place), filled)
     return batch
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.errors import StorageError
 from headrace.trace.events import SCHEMA_KEY
-from headrace.trace.importer import Notes
+from headrace.trace.importer import HEAD_BYTES, Notes
 from headrace.trace.importers.conform import conformed, require_version
 from headrace.trace.segments import LOST_KEY, ORIGIN_KEY, SUFFIX, is_growing
 
@@ -19,12 +20,16 @@ _STREAM = b"\xff\xff\xff\xff"
 _GZIP = b"\x1f\x8b"
 
 
-class _Host(msgspec.Struct):
+class _Origin(msgspec.Struct):
     host: str | None = None
+    job: str | None = None
 
 
 class Segments:
-    """The format of :mod:`headrace.trace.segments`, plain or gzip."""
+    """The format of :mod:`headrace.trace.segments`, plain or gzip.
+
+    Events that a process recorded before it knew its job are of the job that it named later.
+    """
 
     name = "headrace"
 
@@ -66,11 +71,43 @@ def count_events(path: Path) -> int:
 
 def host_of(head: bytes) -> str | None:
     """Return whose clock a segment was recorded by, told by its first bytes; None: it is cut."""
+    return _origin(head).host
+
+
+def _origin(head: bytes) -> _Origin:
+    """Return what a segment's first bytes say of who wrote it; nothing, where they are cut."""
     try:
-        metadata = pa.ipc.read_schema(pa.BufferReader(head)).metadata or {}
-        return msgspec.json.decode(metadata.get(ORIGIN_KEY, b"{}"), type=_Host).host
-    except (pa.ArrowException, OSError, msgspec.DecodeError, UnicodeError):
-        return None
+        return _origin_in(pa.ipc.read_schema(pa.BufferReader(head)))
+    except (pa.ArrowException, OSError, UnicodeError):
+        return _Origin()
+
+
+def _origin_in(schema: pa.Schema) -> _Origin:
+    try:
+        return msgspec.json.decode((schema.metadata or {}).get(ORIGIN_KEY, b"{}"), type=_Origin)
+    except (msgspec.DecodeError, UnicodeError):
+        return _Origin()
+
+
+def _job_named_later(path: Path) -> str | None:
+    """Return the job that the process of a segment named in another one."""
+    stem = path.name.rpartition("-")[0]
+    for segment in sorted(path.parent.glob(f"{stem}-*{SUFFIX}")):
+        with suppress(OSError), segment.open("rb") as file:
+            job = _origin(file.read(HEAD_BYTES)).job
+            if job is not None:
+                return job
+    return None
+
+
+def _of_job(batch: pa.RecordBatch, job: str | None) -> pa.RecordBatch:
+    """Return a batch whose events that name no job are of this one."""
+    column = batch.column("job")
+    if job is None or not column.null_count:
+        return batch
+    place = batch.schema.get_field_index("job")
+    filled = pc.fill_null(column, pa.scalar(job, column.type))
+    return batch.set_column(place, batch.schema.field(place), filled)
 
 
 def _plain(file: pa.NativeFile) -> pa.NativeFile:
@@ -94,6 +131,7 @@ def _batches(
     told = file.tell()
     advanced(told)
     require_version(stream.schema, path)
+    job = None if _origin_in(stream.schema).job else _job_named_later(path)
     lost = stream.schema.metadata.get(LOST_KEY, b"")
     notes.lost_events += int(lost) if lost.isdigit() else 0
     while True:
@@ -110,7 +148,7 @@ def _batches(
         place = file.tell()
         advanced(place - told)
         told = place
-        yield conformed(batch, path)
+        yield _of_job(conformed(batch, path), job)
     advanced(file.size() - told)
 
 
