@@ -14,7 +14,9 @@ import pytest
 from analysis_events import random_batch
 
 from headrace.analysis.analyser import Analyser
+from headrace.analysis.columns import Columns
 from headrace.analysis.figures import Analysis, Checkpoints, JobFigures, Loading, Spread
+from headrace.analysis.timekeeping import TimeSums
 from headrace.analysis.warmup import WarmUp
 from headrace.core.errors import CallerError
 from headrace.trace.events import PARTS, Event, Kind, batch_of
@@ -146,6 +148,24 @@ def seconds_of(rows: Iterable[dict[str, Any]], places: set[int]) -> dict[int, se
     return covered
 
 
+def runs(moments: set[int]) -> list[tuple[int, int]]:
+    """Return the stretches without a gap that moments form."""
+    begins = sorted(moment for moment in moments if moment - 1 not in moments)
+    ends = sorted(moment + 1 for moment in moments if moment + 1 not in moments)
+    return list(zip(begins, ends, strict=True))
+
+
+def in_background(checkpoints: set[int], waits: set[int]) -> set[int]:
+    """Return the moments of checkpoints during which a wait begins."""
+    begins = [begin for begin, _ in runs(waits)]
+    return {
+        moment
+        for begin, end in runs(checkpoints)
+        if any(begin < one < end for one in begins)
+        for moment in range(begin, end)
+    }
+
+
 def small_trace() -> pa.RecordBatch:
     """Times of a few hundred ns, so that each can be counted."""
     rng = np.random.default_rng(5)
@@ -176,6 +196,9 @@ def test_idle_time_and_overlap_are_what_counting_every_nanosecond_finds(
         seconds_of(of_kind(rows, *kinds), places)
         for kinds in (["checkpoint_read"], ["checkpoint_save"], ["wait"], ["barrier"])
     ]
+    for checkpoints in causes[:2]:
+        for one in places:
+            checkpoints[one] -= in_background(checkpoints[one], causes[2][one])
     still = {one: set().union(*(cause[one] for cause in causes)) for one in places}
     if knows_compute:
         compute = seconds_of(of_kind(rows, "compute"), places)
@@ -200,6 +223,57 @@ def test_idle_time_and_overlap_are_what_counting_every_nanosecond_finds(
     both = sum(len(io[one] & compute[one]) for one in places)
     assert job.overlap.both_s * S == pytest.approx(both)
     assert job.overlap.hidden_share == pytest.approx(both / sum(map(len, io.values())))
+
+
+def test_a_save_in_the_background_of_the_loop_is_not_idle_time() -> None:
+    steps = [
+        event(kind, 10 * n, 10 if kind == Kind.STEP else 1, rank=0)
+        for n in range(9)
+        for kind in (Kind.STEP, Kind.WAIT)
+    ]
+    background = event(Kind.CHECKPOINT_SAVE, 25, 20, rank=0)
+    blocking = event(Kind.CHECKPOINT_SAVE, 63, 5, rank=0)
+    found = of([*steps, background, blocking]).accelerators
+    assert found is not None
+    assert found.by_cause_s["checkpoint_save"] == pytest.approx(5)
+    assert found.by_cause_s["data"] == pytest.approx(9)
+
+
+@pytest.mark.parametrize("order", ["rank by rank", "all ranks at a time"])
+def test_idle_time_of_a_long_trace_is_exact_though_few_stretches_are_kept(order: str) -> None:
+    steps, ranks = 400, 6
+    events = [
+        event(
+            kind, 3 * step + begin, duration, rank=rank, file="f" if kind == Kind.REQUEST else None
+        )
+        for rank in range(ranks)
+        for step in range(steps)
+        for kind, begin, duration in (
+            (Kind.WAIT, 0.0, 1 + step % 2 / 2),
+            (Kind.STEP, 0.0, 3.0),
+            (Kind.LOAD, 0.5, 2.0),
+        )
+    ]
+    if order == "all ranks at a time":
+        events.sort(key=lambda one: one.begin_ns)
+    exact, bounded = TimeSums(), TimeSums(most=1_000)
+    for begin in range(0, len(events), 100):
+        part = Columns(batch_of(events[begin : begin + 100]))
+        exact.add(part)
+        bounded.add(part)
+        assert bounded._rows <= 1_000
+    assert bounded.late == 0
+    for found, wanted in zip(bounded.spent(), exact.spent(), strict=True):
+        assert found == pytest.approx(wanted)
+    assert exact.spent().idle_s.sum() == pytest.approx(ranks * steps * 1.25)
+    assert bounded.timeline() == exact.timeline()
+
+
+def test_events_that_come_when_their_time_was_added_up_are_counted() -> None:
+    times = TimeSums(most=100)
+    for _ in range(2):
+        times.add(Columns(batch_of(event(Kind.WAIT, 2 * step, 1, rank=0) for step in range(150))))
+    assert times.late > 0
 
 
 def without_dust(value: object) -> object:
@@ -499,9 +573,10 @@ def test_a_timeline_shows_what_each_rank_was_at() -> None:
     timeline = of(events).timeline
     assert timeline is not None
     assert len(timeline.ranks) == 64 and timeline.ranks[0] == "0" and timeline.ranks[-1] == "99"
-    assert timeline.bin_s == pytest.approx(1)
+    assert timeline.bin_s == pytest.approx(2**30 / S)
     rows = {name: rows[0] for name, rows in timeline.shares.items()}
     shown = ("checkpoint_read", "data", "compute", "checkpoint_save")
     for place, name in enumerate(shown):
-        wanted = "0" * 60 * place + "9" * 60 + "0" * (180 - 60 * place)
-        assert rows[name] == wanted
+        begin, end = (round(60 * at / timeline.bin_s) for at in (place, place + 1))
+        assert set(rows[name][begin + 1 : end - 1]) == {"9"}
+        assert set(rows[name][: max(begin - 1, 0)] + rows[name][end + 1 :]) == {"0"}

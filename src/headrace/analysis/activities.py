@@ -1,18 +1,16 @@
-"""What each rank was at when: waiting, computing, with checkpoints, reading and preparing data."""
+"""What a rank can be at: waiting, computing, with checkpoints, reading and preparing data."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeAlias
 
-import numpy as np
-
-from headrace.analysis.columns import Columns, Ints
-from headrace.analysis.stretches import Stretches, Union, united
+from headrace.analysis.stretches import Stretches
 from headrace.trace.events import Kind
 
 
 class Activity(StrEnum):
-    """What a rank can be at; several at a time."""
+    """What a rank is at; several at a time."""
 
     DATA = "data"
     """The loop waits for a batch."""
@@ -26,15 +24,15 @@ class Activity(StrEnum):
     """Batches are prepared, or storage is read or written; in the background, as a rule."""
 
 
-IDLE_CAUSES = (
-    Activity.CHECKPOINT_READ,
-    Activity.CHECKPOINT_SAVE,
-    Activity.DATA,
-    Activity.BARRIER,
-)
+CHECKPOINTS = (Activity.CHECKPOINT_READ, Activity.CHECKPOINT_SAVE)
+
+IDLE_CAUSES = (*CHECKPOINTS, Activity.DATA, Activity.BARRIER)
 """A moment with several is counted to the first of them."""
 
-_KINDS = {
+OF_LOOP = (Activity.DATA, Activity.COMPUTE, Activity.STEP, Activity.BARRIER)
+"""Only what trains has these; agents and workers of loaders have not."""
+
+KINDS = {
     Activity.DATA: (Kind.WAIT,),
     Activity.CHECKPOINT_READ: (Kind.CHECKPOINT_READ,),
     Activity.CHECKPOINT_SAVE: (Kind.CHECKPOINT_SAVE,),
@@ -49,60 +47,22 @@ _KINDS = {
         Kind.LOGITS_WRITE,
     ),
 }
-_OF_LOOP = (Activity.DATA, Activity.COMPUTE, Activity.STEP, Activity.BARRIER)
-"""Only what trains has these; agents and workers of loaders have not."""
+"""Of events that tell an activity."""
+
+Parts: TypeAlias = dict[Activity, Stretches]
+"""When each place (a rank, or a process without one) was at what; those of one are united."""
 
 
-class ActivityUnions:
-    """Unites, for each activity, the time of each place (a rank, or a process without one).
+def blocking(parts: Parts) -> Parts:
+    """Return them without checkpoints during which a wait for a batch begins.
 
-    Events that stand for several operations are left out: when these ran is not known.
+    These were read or saved in the background: the loop went on.
     """
-
-    def __init__(self) -> None:
-        self._unions = {activity: Union() for activity in Activity}
-
-    def add(self, columns: Columns) -> None:
-        """Take in events."""
-        for activity, kinds in _KINDS.items():
-            events = columns.of(*kinds).single()
-            if len(events):
-                self._unions[activity].add(events.places, events.begins, events.ends)
-
-    def result(self) -> Activities:
-        """Return all of them."""
-        return Activities({name: union.whole() for name, union in self._unions.items()})
-
-    @property
-    def closed_s(self) -> float:
-        """Time by which unions may be too long, since memory is bounded [s]."""
-        return sum(union.closed_s for union in self._unions.values())
-
-
-class Activities:
-    """The time of every place in every activity."""
-
-    def __init__(self, stretches: dict[Activity, Stretches]) -> None:
-        self._stretches = stretches
-
-    def of(self, activity: Activity) -> Stretches:
-        """Return when places were at it."""
-        return self._stretches[activity]
-
-    @property
-    def knows_compute(self) -> bool:
-        """Whether compute was recorded itself; else it is the rest of each step."""
-        return bool(self.of(Activity.COMPUTE).keys.size)
-
-    @property
-    def places(self) -> Ints:
-        """Places that train."""
-        return np.unique(np.concatenate([self.of(one).keys for one in _OF_LOOP]))
-
-    def of_trainers(self, activity: Activity) -> Stretches:
-        """Return when those that train were at it."""
-        return self.of(activity).of_any(self.places)
-
-    def causes(self) -> Stretches:
-        """Return when those that train stood still, or would have without compute beside it."""
-        return united(*map(self.of_trainers, IDLE_CAUSES))
+    waits = parts[Activity.DATA]
+    kept = {
+        activity: parts[activity].where(
+            parts[activity].moments_within(waits.keys, waits.begins) <= 0
+        )
+        for activity in CHECKPOINTS
+    }
+    return parts | kept

@@ -168,7 +168,7 @@ class Timeline(Figures, frozen=True, kw_only=True):
     """What ranks were at over time."""
 
     bin_s: float
-    """Length of one bin; the first begins with the job's first event [s]."""
+    """Length of one bin; the first holds the job's first event [s]."""
 
     ranks: tuple[str, ...]
     """Of the rows; evenly chosen where there are too many to show."""

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.analysis.columns import NULL, Columns, Ints
+from headrace.analysis.columns import NULL, Columns
 from headrace.analysis.figures import Heat
 from headrace.analysis.named import Fold, NamedSums, folded
+from headrace.analysis.slots import SlotSums
 from headrace.analysis.spreads import NS_PER_S
 from headrace.trace.events import Kind
 
@@ -24,14 +25,6 @@ BINS = 60
 UNITS = (Kind.REQUEST, Kind.RETRIEVAL, Kind.CHECKPOINT_READ, Kind.LOAD, Kind.METADATA)
 """What counts as a read of a file: the first of these that names files in the trace."""
 
-_SLOTS = 4 * BINS
-"""Slots of time that are kept apart at most; then each takes in its neighbour."""
-
-_FIRST_SHIFT = 20
-"""A slot is 2^20 ns at first: a millisecond."""
-
-_NEVER = (2**63 - 1, -(2**63))
-_SLOT_KEYS = ("unit", "file", "slot")
 _FOLDS: dict[str, Fold] = {
     "reads": "sum",
     "bytes": "sum",
@@ -45,17 +38,15 @@ class HeatSums:
     """Counts reads by file and slot of time, and by file and rank."""
 
     def __init__(self) -> None:
-        self._shift = _FIRST_SHIFT
-        self._reads = NamedSums(_SLOT_KEYS, _FOLDS)
+        self._reads = SlotSums(("unit", "file"), _FOLDS)
         self._readers = NamedSums(("unit", "file", "place"), {"reads": "sum"})
-        self._first, self._last = _NEVER
 
     def add(self, columns: Columns) -> None:
         """Take in the events that read files."""
         for unit, kind in enumerate(UNITS):
             events = _named_reads(columns.of(kind), kind)
             if len(events):
-                self._cover(events.begins)
+                self._reads.cover(int(events.begins.min()), int(events.begins.max()))
                 self._count(unit, events)
 
     def result(self, begin_ns: int, end_ns: int) -> tuple[Heat, ...]:
@@ -66,7 +57,9 @@ class HeatSums:
         unit = pc.min(table["unit"]).as_py()
         slots = table.filter(pc.equal(table["unit"], unit))
         files = folded(slots, ("file",), _FOLDS)
-        hottest = files.sort_by([("reads", "descending"), ("file", "ascending")])
+        hottest = files.sort_by(
+            [("reads", "descending"), ("first", "ascending"), ("file", "ascending")]
+        )
         ranks = self._ranks(unit)
         return tuple(
             Heat(
@@ -100,21 +93,6 @@ class HeatSums:
         """Counts of files that memory had no room for."""
         return self._reads.given_up
 
-    def _cover(self, begins: Ints) -> None:
-        """Make slots so long that all of the trace's time lies in few."""
-        self._first = min(int(begins.min()), self._first)
-        self._last = max(int(begins.max()), self._last)
-        wider = 0
-        while (self._last >> self._shift + wider) - (self._first >> self._shift + wider) >= _SLOTS:
-            wider += 1
-        table = self._reads.table() if wider else None
-        self._shift += wider
-        if table is not None:
-            slots = pa.array(table["slot"].to_numpy() >> wider)
-            wide = table.set_column(table.column_names.index("slot"), "slot", slots)
-            self._reads = NamedSums(_SLOT_KEYS, _FOLDS)
-            self._reads.add({name: wide[name] for name in wide.column_names})
-
     def _count(self, unit: int, events: Columns) -> None:
         codes, files = events.texts("file")
         sizes = events.numbers("bytes")
@@ -122,7 +100,7 @@ class HeatSums:
         rows = pa.table(
             {
                 "file": codes,
-                "slot": begins >> self._shift,
+                "slot": self._reads.slots_of(begins),
                 "place": events.places,
                 "reads": events.operations,
                 "bytes": np.maximum(sizes, 0),
@@ -147,7 +125,8 @@ class HeatSums:
 
     def _over_time(self, slots: pa.Table, file: str, begin_ns: int, end_ns: int) -> tuple[int, ...]:
         of_file = slots.filter(pc.equal(slots["file"], file))
-        middle = (of_file["slot"].to_numpy() << self._shift) + (1 << self._shift >> 1)
+        width_ns = self._reads.width_ns
+        middle = of_file["slot"].to_numpy() * width_ns + width_ns // 2
         bins = (middle - begin_ns) * BINS // max(end_ns - begin_ns, 1)
         reads = np.bincount(
             np.clip(bins, 0, BINS - 1), weights=of_file["reads"].to_numpy(), minlength=BINS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.analysis.accelerators import accelerators, overlap, timeline
-from headrace.analysis.activities import ActivityUnions
+from headrace.analysis.accelerators import accelerators, overlap
 from headrace.analysis.checkpoints import CheckpointSums
 from headrace.analysis.columns import Columns
 from headrace.analysis.diagnosis import findings
@@ -16,6 +15,7 @@ from headrace.analysis.heat import HeatSums
 from headrace.analysis.phases import PhaseSums
 from headrace.analysis.spans import Spans
 from headrace.analysis.spreads import NS_PER_S, SpreadSketch
+from headrace.analysis.timekeeping import TimeSums
 from headrace.trace.events import Kind, Phase
 
 _OF_FILES = (Kind.REQUEST, Kind.METADATA)
@@ -30,7 +30,7 @@ class JobSums:
         self._step_times = SpreadSketch()
         self._reads = CheckpointSums()
         self._saves = CheckpointSums()
-        self._activities = ActivityUnions()
+        self._times = TimeSums()
         self._heat = HeatSums()
         self._hosts = DistinctNames()
         self._files = DistinctNames()
@@ -45,7 +45,7 @@ class JobSums:
         self._step_times.add(steps.timed().durations)
         self._reads.add(columns.of(Kind.CHECKPOINT_READ))
         self._saves.add(columns.of(Kind.CHECKPOINT_SAVE))
-        self._activities.add(columns)
+        self._times.add(columns)
         self._heat.add(columns)
         self._hosts.add(columns, "host")
         self._files.add(columns.of(*_OF_FILES), "file")
@@ -57,7 +57,6 @@ class JobSums:
         for phase in self._phases.values():
             whole.merge(phase)
         spans = whole.spans
-        activities = self._activities.result()
         return JobFigures(
             job=job,
             ranks=spans.ranks or None,
@@ -71,9 +70,9 @@ class JobSums:
             requests=whole.requests.result(files=len(self._files) or None),
             checkpoint_read=self._checkpoint_reads(),
             checkpoint_save=self._saves.result(),
-            accelerators=accelerators(activities, price_per_hour),
-            overlap=overlap(activities),
-            timeline=timeline(activities, spans.begin_ns, spans.end_ns),
+            accelerators=accelerators(self._times, price_per_hour),
+            overlap=overlap(self._times),
+            timeline=self._times.timeline(),
             phases=self._phase_figures(),
             hottest=self._heat.result(spans.begin_ns, spans.end_ns),
         )
@@ -85,10 +84,10 @@ class JobSums:
     def rough(self) -> dict[str, str]:
         """Return which figures memory had no room to tell exactly → by how much."""
         said = {}
-        if self._activities.closed_s:
-            said["overlap"] = (
-                "stretches of time were too many, short gaps between them were closed: idle and "
-                f"overlapped time may be up to {self._activities.closed_s:.3g} s too long"
+        if self._times.late:
+            said["accelerators"] = (
+                f"{self._times.late:,} events came when others of their time had been added up: "
+                "what happened at the same time counts twice"
             )
         if self._heat.given_up:
             said["hottest"] = "files were too many: reads of those that come seldom are not counted"

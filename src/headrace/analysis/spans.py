@@ -62,6 +62,11 @@ class Spans:
         lengths = (self._last - self._first).astype(np.float64)
         return float(lengths[self._known].mean()) / NS_PER_S
 
+    def seconds_of(self, places: Ints) -> float:
+        """Return the time from the first event of each of some places to its last, summed [s]."""
+        rows = np.isin(self.places, places)
+        return float((self._last[rows] - self._first[rows]).sum(dtype=np.float64)) / NS_PER_S
+
     @property
     def ranks(self) -> int:
         """Ranks that are known."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headrace.analysis.columns import Floats, Ints
+from headrace.analysis.columns import Floats, Ints, Mask
 from headrace.analysis.spreads import NS_PER_S
 
 MOST_STRETCHES = 1_048_576
@@ -27,6 +27,36 @@ class Stretches(NamedTuple):
     def seconds(self) -> float:
         """Return how long they are together [s]."""
         return float((self.ends - self.begins).sum(dtype=np.float64)) / NS_PER_S
+
+    def seconds_of(self, keys: Ints) -> Floats:
+        """Return how long those of each key are together [s]; all keys are among ``keys``."""
+        row = np.searchsorted(keys, self.keys)
+        lengths = (self.ends - self.begins).astype(np.float64)
+        return np.bincount(row, weights=lengths, minlength=keys.size) / NS_PER_S
+
+    def moments_within(self, keys: Ints, moments: Ints) -> Ints:
+        """Count for each the moments of its key that lie within, its ends left out."""
+        everything = np.concatenate((self.begins, self.ends, moments))
+        of_keys = np.concatenate((self.keys, self.keys, keys))
+        kinds = np.repeat((2, 0, 1), (self.keys.size, self.keys.size, keys.size))
+        order = np.lexsort((kinds, everything, of_keys))
+        so_far = np.empty(order.size, np.int64)
+        so_far[order] = np.cumsum(kinds[order] == 1)
+        counts: Ints = so_far[self.keys.size : 2 * self.keys.size] - so_far[: self.keys.size]
+        return counts
+
+    def where(self, mask: Mask) -> Stretches:
+        """Return those for which the mask is true."""
+        return Stretches(self.keys[mask], self.begins[mask], self.ends[mask])
+
+    def split(self, keys: Ints, moments: Ints) -> tuple[Stretches, Stretches]:
+        """Return what lies before and after a moment of each key; all keys are among ``keys``."""
+        cuts = moments[np.searchsorted(keys, self.keys)]
+        before, after = self.where(self.begins < cuts), self.where(self.ends > cuts)
+        return (
+            before._replace(ends=np.minimum(before.ends, cuts[self.begins < cuts])),
+            after._replace(begins=np.maximum(after.begins, cuts[self.ends > cuts])),
+        )
 
     def of(self, key: int) -> Stretches:
         """Return those of one key."""
