@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,6 +28,11 @@ from headrace.analysis.workload.synthesis import Synthesis
 from headrace.trace.anonymise import Anonymiser
 from headrace.trace.events import Event, Kind, Phase, batch_of
 from headrace.trace.importer import Notes
+from headrace.trace.opening import open_trace
+
+BESIDE = Path(__file__).parents[3] / "shared" / "data" / "traces"
+REAL = Path(os.environ.get("HEADRACE_REAL_TRACES", BESIDE))
+"""Of other tools; no part of the project."""
 
 KEY = b"a key of sixteen bytes or more"
 
@@ -118,6 +125,17 @@ def test_figures_are_the_same(batches: list[pa.RecordBatch]) -> None:
         batch_of([Event(kind="load", begin_ns=0, host=stragglers[0].slowest_host)])
     )
     assert stragglers[1].slowest_host == hashed["host"][0].as_py()
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"no real traces in {REAL}")
+def test_figures_of_real_traces_are_the_same() -> None:
+    for path in (*REAL.glob("*.gz"), REAL / "dlio-unet3d-h100", REAL / "hdfs-audit.log"):
+        batches = list(open_trace([path]).batches())
+        original = analysed(batches)
+        other = analysed(map(Anonymiser(KEY).anonymised, batches))
+        assert without_names(msgspec.to_builtins(other)) == without_names(
+            msgspec.to_builtins(original)
+        )
 
 
 def test_models_are_the_same_but_for_their_name(batches: list[pa.RecordBatch]) -> None:
