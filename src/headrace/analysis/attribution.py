@@ -17,7 +17,9 @@ def causes_of_waits(view: View) -> dict[Cause, Mask]:
     is to blame, else the one that takes most.
     """
     main = _main_part(view)
-    in_storm = view.is_waiting & (main == STORAGE) & view.is_storm
+    in_storm = (
+        view.is_waiting & (main == STORAGE) & view.is_storm & _waited_more(view, view.is_storm)
+    )
     is_cold = view.is_waiting & ~in_storm & view.is_after_start & _is_colder(view)
     by_storage = view.is_waiting & (main == STORAGE) & ~in_storm & ~is_cold
     is_thrash = by_storage & view.has_fewer_hits
@@ -48,15 +50,14 @@ def is_rtt_bound(view: View) -> bool:
 def round_trip_share(view: View) -> float:
     """Return which part of a read is a round trip, 0 to 1; NaN where it cannot be told.
 
-    A round trip takes what the fastest reads take that came out of no cache; less, if questions
-    about files take much less.
+    A round trip takes no longer than the fastest reads that came out of no cache, and no longer
+    than a question about a file.
     """
     least, typical = view.evidence.reads.least_s(), view.evidence.reads.typical_s()
     if least is None or typical is None:
         return float("nan")
     question = view.evidence.metadata.typical_s()
-    if question is not None and question < view.thresholds.shorter_metadata * least:
-        least = question
+    least = least if question is None else min(least, question)
     return min(1.0, least / typical) * (1.0 - queued_share(view))
 
 
@@ -82,9 +83,16 @@ def _is_colder(view: View) -> Mask:
     """
     if view.calm.any():
         return view.is_slower | view.has_fewer_hits | view.is_begun
-    usual_s = _median(view.wait_s[view.is_waiting & ~view.is_after_start])
-    waited_more: Mask = view.wait_s >= view.thresholds.longer_waits * usual_s
-    return waited_more & (view.is_slower | view.has_fewer_hits)
+    is_slower: Mask = view.is_slower & _waited_more(view, view.is_after_start)
+    return is_slower | view.has_fewer_hits
+
+
+def _waited_more(view: View, windows: Mask) -> Mask:
+    """Return where a job that always waits waited more than outside of some windows."""
+    if view.calm.any():
+        return view.is_waiting
+    usual_s = _median(view.wait_s[view.is_waiting & ~windows])
+    return np.asarray(view.wait_s >= view.thresholds.longer_waits * usual_s)
 
 
 def _is_congested(view: View) -> Mask:

@@ -27,6 +27,7 @@ from headrace.analysis.view import (
     METADATA,
     STORAGE,
     TRANSFORMATION,
+    UNTOLD,
     View,
     least_storm_ranks,
     ranks_at_checkpoints,
@@ -52,7 +53,7 @@ def findings(evidence: JobEvidence, thresholds: Thresholds | None = None) -> tup
     named = [loss for loss in losses if loss.lost_s >= limits.lost_share * ranks_s]
     if not named:
         is_much = lost_s >= limits.lost_share * ranks_s
-        named = [_unexplained(lost_s) if is_much else _nothing(lost_s, ranks_s)]
+        named = [_unexplained(view, lost_s) if is_much else _nothing(lost_s, ranks_s)]
     return tuple(_finding(view, loss) for loss in sorted(named, key=lambda one: -one.lost_s))
 
 
@@ -90,11 +91,15 @@ def _nothing(lost_s: float, ranks_s: float) -> _Loss:
     return _Loss(cause=Cause.NONE, lost_s=lost_s, evidence=(told,), answer=ANSWERS[Cause.NONE])
 
 
-def _unexplained(lost_s: float) -> _Loss:
+def _unexplained(view: View, lost_s: float) -> _Loss:
+    told = [f"ranks waited {seconds(lost_s)} in all, and no part of loading explains it"]
+    if view.parts[UNTOLD].any():
+        everywhere = np.ones(len(view.wait_s), np.bool_)
+        told.append(_share_of_parts(view, everywhere, UNTOLD, "what the trace does not tell"))
     return _Loss(
         cause=Cause.UNEXPLAINED,
         lost_s=lost_s,
-        evidence=(f"ranks waited {seconds(lost_s)} in all, and no part of loading explains it",),
+        evidence=tuple(told),
         answer=ANSWERS[Cause.UNEXPLAINED],
     )
 
@@ -237,8 +242,10 @@ def _round_trips(view: View, windows: Mask) -> tuple[str, ...]:
 
 
 def _slower(view: View, windows: Mask) -> tuple[str, ...]:
-    told = [_share_of_parts(view, windows, STORAGE, "reading")]
-    cost, usual = float(np.nanmean(view.cost[windows])), view.usual_cost
+    told = [_share_of_parts(view, windows, STORAGE, "reading")] if view.tells_parts else []
+    costs = view.cost[windows]
+    cost = float(np.nanmean(costs)) if np.isfinite(costs).any() else 0.0
+    usual = view.usual_cost
     if cost > usual:
         told.append(f"a byte took {significant(cost / usual)} times the usual time")
     if queued := queued_share(view):

@@ -27,6 +27,7 @@ _PARTS = {
     Kind.OVERHEAD: Quantity.OVERHEAD_S,
 }
 _LASTING = {
+    Kind.WAIT: Quantity.WAIT_S,
     Kind.CHECKPOINT_READ: Quantity.CHECKPOINT_READ_S,
     Kind.CHECKPOINT_SAVE: Quantity.CHECKPOINT_SAVE_S,
     Kind.BARRIER: Quantity.BARRIER_S,
@@ -114,22 +115,20 @@ class Evidence:
         )
 
     def _add_waits(self, events: Columns) -> None:
-        for kind, sums, counts in (
-            (Kind.WAIT, Quantity.WAIT_S, Quantity.WAITS),
-            (Kind.LOAD, Quantity.LOAD_S, Quantity.LOADS),
-        ):
-            found = events.of(kind)
-            self._windows.add(found.ends, {sums: _seconds(found), counts: _operations(found)})
-        self._add_cached(events.of(Kind.LOAD))
+        waits, loads = events.of(Kind.WAIT), events.of(Kind.LOAD)
+        self._windows.add(waits.ends, {Quantity.WAITS: _operations(waits)})
+        amounts = {Quantity.LOAD_S: _seconds(loads), Quantity.LOADS: _operations(loads)}
+        self._windows.add(loads.ends, amounts)
+        self._add_cached(loads)
 
     def _add_parts(self, events: Columns) -> None:
         for kind, quantity in _PARTS.items():
             found = events.of(kind)
             self._windows.add(found.ends, {quantity: _seconds(found)})
         looked_up = events.of(Kind.METADATA)
-        self._metadata.add(_each_s(looked_up), np.zeros(len(looked_up), np.int64))
+        self._metadata.add(_each_s(looked_up))
         found = events.of(Kind.RETRIEVAL)
-        self._retrievals.add(_each_s(found), found.numbers("bytes") // _whole(found))
+        self._retrievals.add(_each_s(found))
         self._windows.add(
             found.ends,
             {
@@ -146,7 +145,7 @@ class Evidence:
             return
         self._has_requests = True
         self._rereads.add(reads)
-        self._requests.add(_each_s(reads), reads.numbers("bytes") // _whole(reads))
+        self._requests.add(_each_s(reads))
         self._windows.add(
             reads.ends,
             {

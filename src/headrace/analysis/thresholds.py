@@ -24,6 +24,9 @@ class Thresholds:
     window_steps: float = 3.0
     """Steps that a window has at least, on average."""
 
+    window_loads: float = 2.0
+    """Mean durations of a load that a window has at least."""
+
     most_windows: int = 256
     """Into which a job's time is divided."""
 
@@ -39,11 +42,12 @@ class Thresholds:
     fewer_hits: float = 0.85
     """Hit rate over the usual one up to which a cache holds less than usual."""
 
-    has_cache: float = 0.1
+    has_cache: float = 0.3
     """Usual hit rate from which there is a cache at all."""
 
     longer_waits: float = 1.5
-    """Waits over those of later from which a job that always waits had a cold start besides."""
+    """Waits over the usual ones from which a job that always waits had a cold start, or a storm,
+    besides."""
 
     begun_steps: float = 3.0
     """Steps after a start in which a queue had no time to fill; live reports use the same."""
@@ -54,10 +58,6 @@ class Thresholds:
     nominal_bytes_per_s: float = 100e6
     """A request is small if its bytes would take less than half of its time at this rate, which
     a single disk or a link of 1 Gbit/s has [B/s]."""
-
-    shorter_metadata: float = 0.3
-    """Where questions about files take less than this part of a read, a read is more than a
-    round trip."""
 
     slow_host: float = 1.5
     """Mean loading latency over that of the median host from which a host is slow."""

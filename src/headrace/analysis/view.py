@@ -11,8 +11,8 @@ from headrace.analysis.evidence import JobEvidence
 from headrace.analysis.thresholds import Thresholds
 from headrace.analysis.windows import History, Quantity
 
-METADATA, STORAGE, TRANSFORMATION, OVERHEAD = range(4)
-"""Parts of loading."""
+METADATA, STORAGE, TRANSFORMATION, OVERHEAD, UNTOLD = range(5)
+"""Parts of loading; the last is what a trace without parts does not tell of loads."""
 
 
 class View:
@@ -38,7 +38,7 @@ class View:
         """Share of reads that a cache held; of bytes where the trace tells bytes."""
 
         self.usual_cost = self._usual_cost()
-        self.usual_hit_rate = _quantile(self.hit_rate, 0.75)
+        self.usual_hit_rate = _quantile(self.hit_rate, 0.9)
         self.is_slower: Mask = self.cost >= thresholds.slower * self.usual_cost
         self.has_fewer_hits: Mask = self.hit_rate <= thresholds.fewer_hits * (
             self.usual_hit_rate if self.usual_hit_rate >= thresholds.has_cache else np.nan
@@ -65,14 +65,13 @@ class View:
     @property
     def calm(self) -> Mask:
         """Windows in which the job loaded and did not wait; all false if these are too few."""
-        calm = ~self.is_waiting & (self.parts.sum(axis=0) > 0)
-        active = (self.parts.sum(axis=0) > 0).sum()
-        enough = calm.sum() >= self.thresholds.calm_windows * active
+        calm = ~self.is_waiting & self._is_active
+        enough = calm.sum() >= self.thresholds.calm_windows * self._is_active.sum()
         return calm if enough else np.zeros_like(calm)
 
     def blamed_parts(self) -> Floats:
         """Return seconds of each part in each window beyond what is usual while nothing waits."""
-        usual = np.zeros(4)
+        usual = np.zeros(len(self.parts))
         calm = self.calm
         per_load = self.parts / np.maximum(self.loads, 1.0)
         if calm.any():
@@ -100,38 +99,38 @@ class View:
 
     def _parts(self) -> Floats:
         """Return the parts; requests are the reading where no retrieval is told."""
-        retrieval, reads = self._of(Quantity.RETRIEVAL_S), self._of(Quantity.READ_S)
-        storage = retrieval if retrieval.any() else reads
-        return np.stack(
-            (
-                self._of(Quantity.METADATA_S),
-                storage,
-                self._of(Quantity.TRANSFORMATION_S),
-                self._of(Quantity.OVERHEAD_S),
-            )
+        retrieval, metadata = self._of(Quantity.RETRIEVAL_S), self._of(Quantity.METADATA_S)
+        transformation, overhead = (
+            self._of(Quantity.TRANSFORMATION_S),
+            self._of(Quantity.OVERHEAD_S),
         )
+        storage = retrieval if retrieval.any() else self._of(Quantity.READ_S)
+        untold = np.zeros(len(storage))
+        if not (retrieval.any() or transformation.any()):
+            untold = np.maximum(self._of(Quantity.LOAD_S) - metadata - storage - overhead, 0.0)
+        parts = np.stack((metadata, storage, transformation, overhead, untold))
+        return _filled(np.where(parts.any(axis=0), parts, np.nan))
 
     def _reading(self) -> tuple[Floats, Floats]:
         read_s, nbytes = self._of(Quantity.READ_S), self._of(Quantity.READ_BYTES)
         if not nbytes.any():
             read_s, nbytes = self._of(Quantity.RETRIEVAL_S), self._of(Quantity.RETRIEVAL_BYTES)
-        return nbytes, _over(read_s, nbytes)
+        return nbytes, _filled(_over(read_s, nbytes))
 
     def _usual_cost(self) -> float:
-        """Return what is usual: the median of calm windows, else the faster half's."""
+        """Return what is usual: of the faster half of calm windows, if there are such."""
         calm = self.calm
-        if calm.any():
-            return _quantile(self.cost[calm], 0.5)
-        return _quantile(self.cost, 0.25)
+        return _quantile(self.cost[calm] if calm.any() else self.cost, 0.25)
 
     def _hit_rate(self) -> Floats:
         told = self._of(Quantity.CACHED_OF_BYTES)
         if told.any():
-            return _over(self._of(Quantity.CACHED_BYTES), told)
+            return _filled(_over(self._of(Quantity.CACHED_BYTES), told))
         sampled = self.evidence.hit_rates
         if sampled is None:
             return np.full(len(self.wait_s), np.nan)
-        return _over(_joined(sampled.hits, self._factor), _joined(sampled.reads, self._factor))
+        reads, hits = (_joined(one, self._factor) for one in sampled)
+        return _filled(_over(hits, reads))
 
     def _begun(self) -> Mask:
         steps_per_window = self.steps / len(self.wait_s)
@@ -147,14 +146,14 @@ class View:
 
     def _after_starts(self) -> Mask:
         after = self.is_begun.copy()
-        goes_on = self.is_waiting | self.is_slower | self.has_fewer_hits | ~self._is_active
+        goes_on = self.is_waiting | self.is_slower | self.has_fewer_hits
         for window in range(1, len(after)):
             after[window] |= after[window - 1] and goes_on[window]
         return after
 
     @property
     def _is_active(self) -> Mask:
-        active: Mask = self.parts.sum(axis=0) + self.wait_s > 0
+        active: Mask = self.loads + self.wait_s > 0
         return active
 
     def _storm(self) -> Mask:
@@ -177,11 +176,33 @@ def least_storm_ranks(evidence: JobEvidence, thresholds: Thresholds) -> float:
 
 
 def _divided(evidence: JobEvidence, steps: float, thresholds: Thresholds) -> History:
-    """Return the history in windows of some steps each."""
+    """Return the history in windows of some steps, and some loads, each.
+
+    Parts of a load may be told as if they began with it, so windows shorter than loads would tear
+    them apart.
+    """
     wanted = steps / thresholds.window_steps
+    history = evidence.history
+    if loads := history.total(Quantity.LOADS):
+        load_s = history.total(Quantity.LOAD_S) / loads
+        wanted = min(wanted, evidence.span_s / max(thresholds.window_loads * load_s, 1e-9))
     windows = min(max(wanted, thresholds.least_windows), thresholds.most_windows)
     factor = max(1, round(len(evidence.history.sums) / windows))
     return evidence.history.coarser(factor)
+
+
+def _filled(values: Floats) -> Floats:
+    """Return values of windows in which no load ended as those of the next in which one did.
+
+    A wait is for the load that ends with it.
+    """
+    known = ~np.isnan(values if values.ndim == 1 else values[0])
+    if not known.any():
+        return np.zeros_like(values) if values.ndim > 1 else values
+    places = np.flatnonzero(known)
+    nexts = np.minimum(np.searchsorted(places, np.arange(known.size)), places.size - 1)
+    filled: Floats = values[..., places[nexts]]
+    return filled
 
 
 def _joined(values: Floats, factor: int) -> Floats:

@@ -25,6 +25,8 @@ class Quantity(IntEnum):
         return count
 
     WAIT_S = auto()
+    """Spread over all windows that an event lasts, as what is of checkpoints and barriers."""
+
     WAITS = auto()
     LOAD_S = auto()
     LOADS = auto()
@@ -50,8 +52,6 @@ class Quantity(IntEnum):
     """Bytes of those that say what a cache held."""
 
     CHECKPOINT_READ_S = auto()
-    """Spread over all windows that an event lasts, as the next two are."""
-
     CHECKPOINT_SAVE_S = auto()
     BARRIER_S = auto()
     STARTS = auto()

@@ -1,0 +1,1 @@
+"""How often an analysis names the cause of lost time right: labelled traces, modelled and real."""

@@ -1,0 +1,207 @@
+"""Causes of lost time: named where numbers show them, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is no package of the wheel
+
+from bench.diagnosis.cases import INJECTIONS, labelled
+from bench.diagnosis.model import run
+from headrace.analysis.analyser import Analyser
+from headrace.analysis.causes import ANSWERS, REMOTE_CHECKPOINT, SAVING, Answer, Cause
+from headrace.analysis.figures import Finding
+from headrace.analysis.thresholds import Thresholds
+from headrace.cli.main import cli
+from headrace.core.errors import ConfigError
+from headrace.policy.reservation.events import Mode
+from headrace.trace.events import Event, Kind, Phase, batch_of
+from headrace.trace.importer import Notes
+
+S = 1_000_000_000
+REPORTS = Path(__file__).parents[2] / "bench" / "reports"
+DEVELOPMENT_SEED = 5_000_000
+"""The scored seeds begin at 0."""
+
+
+def findings(*batches: Any) -> tuple[Finding, ...]:
+    analyser = Analyser()
+    for batch in batches:
+        analyser.add(batch)
+    return analyser.result(format_name="made up", notes=Notes()).findings
+
+
+def event(kind: Kind, begin_s: float, duration_s: float | None, **more: Any) -> Event:
+    duration_ns = None if duration_s is None else round(duration_s * S)
+    return Event(kind=kind, begin_ns=round((1000 + begin_s) * S), duration_ns=duration_ns, **more)
+
+
+def steps(
+    *, ranks: int = 2, count: int = 60, wait_s: float = 0.3, slow_rank: int | None = None
+) -> Iterator[Event]:
+    """A loop that waits in each step of a second for a load whose parts are not told."""
+    for rank in range(ranks):
+        for step in range(count):
+            more = {"rank": rank, "host": f"host-{rank}", "step": step}
+            waited_s = wait_s if slow_rank in (None, rank) else 0.0
+            took_s = 0.9 if rank == slow_rank else 0.4
+            yield event(Kind.WAIT, step, waited_s, **more)
+            yield event(Kind.STEP, step, 1.0, **more)
+            yield event(Kind.LOAD, step - 0.5, took_s, **more)
+
+
+def with_parts(events: Iterable[Event], **shares: float) -> Iterator[Event]:
+    for one in events:
+        yield one
+        if one.kind == Kind.LOAD:
+            assert one.duration_ns is not None
+            for kind, share in shares.items():
+                took_s = share * one.duration_ns / S
+                begin_s = one.begin_ns / S - 1000
+                yield event(Kind(kind), begin_s, took_s, rank=one.rank, host=one.host)
+
+
+@pytest.mark.parametrize("cause", [cause for cause in INJECTIONS if cause is not Cause.NONE])
+def test_an_injected_cause_is_named_with_numbers_and_what_helps(cause: Cause) -> None:
+    found = findings(run(labelled(DEVELOPMENT_SEED + 1000, (cause,))).events())
+    assert found[0].cause == cause
+    assert found[0].lost_share >= Thresholds().lost_share
+    assert any(letter.isdigit() for line in found[0].evidence for letter in line)
+    assert found[0].command
+    assert (found[0].expected_gain is None) == (not found[0].basis)
+
+
+def test_a_job_that_loses_little_has_nothing_wrong() -> None:
+    (one,) = findings(batch_of(steps(wait_s=0.015)))
+    assert one.cause == Cause.NONE
+    assert one.command == ""
+    assert one.lost_share == pytest.approx(0.015, rel=0.05)
+
+
+def test_no_cause_is_named_where_the_trace_does_not_tell_what_loads_did() -> None:
+    (one,) = findings(batch_of(steps(wait_s=0.3)))
+    assert one.cause == Cause.UNEXPLAINED
+    assert "what the trace does not tell took 100 % of loading" in one.evidence
+
+
+def test_nothing_is_said_where_it_is_not_known_whether_anything_waited() -> None:
+    requests = (event(Kind.REQUEST, at, 0.5, bytes=1000, file="a", offset=0) for at in range(20))
+    assert findings(batch_of(requests)) == ()
+    assert findings(batch_of([event(Kind.METADATA, 0, None, name="open")])) == ()
+
+
+def test_the_part_that_takes_most_of_loading_is_to_blame_where_all_windows_wait() -> None:
+    for part, cause in (
+        ("transformation", Cause.TRANSFORM_BOUND),
+        ("metadata", Cause.METADATA_BOUND),
+    ):
+        (one,) = findings(batch_of(with_parts(steps(), **{part: 0.8, "retrieval": 0.2})))
+        assert one.cause == cause
+        assert one.lost_s == pytest.approx(2 * 60 * 0.3)
+
+
+def test_no_part_is_to_blame_that_takes_less_than_half() -> None:
+    parts = {"transformation": 0.45, "metadata": 0.1, "overhead": 0.45}
+    (one,) = findings(batch_of(with_parts(steps(), **parts)))
+    assert one.cause == Cause.UNEXPLAINED
+
+
+def test_one_slow_host_is_named_and_all_ranks_lose_what_its_own_wait() -> None:
+    events = with_parts(steps(ranks=4, slow_rank=3), transformation=0.9, retrieval=0.1)
+    (one,) = findings(batch_of(events))
+    assert one.cause == Cause.STRAGGLER
+    assert one.hosts == ("host-3",)
+    assert one.lost_s == pytest.approx(4 * 60 * 0.3)
+
+
+def test_hosts_that_are_all_slow_are_no_stragglers() -> None:
+    events = with_parts(steps(ranks=4), transformation=0.9, retrieval=0.1)
+    assert [one.cause for one in findings(batch_of(events))] == [Cause.TRANSFORM_BOUND]
+
+
+def checkpoint(ranks: int, *, apart_s: float = 0.0, request_bytes: int = 0) -> Iterator[Event]:
+    for rank in range(ranks):
+        more: dict[str, Any] = {"rank": rank, "phase": Phase.INITIALISATION}
+        begin_s = -100 + rank * apart_s
+        yield event(Kind.CHECKPOINT_READ, begin_s, 10, bytes=10**9, **more)
+        for request in range(100 if request_bytes else 0):
+            at_s = begin_s + request * 0.1
+            yield event(Kind.REQUEST, at_s, 0.1, bytes=request_bytes, is_write=False, **more)
+
+
+def test_many_ranks_at_one_checkpoint_are_a_storm_and_few_or_one_after_the_other_are_not() -> None:
+    quiet = list(steps(ranks=8, wait_s=0.0))
+    (one,) = findings(batch_of([*checkpoint(8), *quiet]))
+    assert one.cause == Cause.CHECKPOINT_STORM
+    assert one.lost_s == pytest.approx(80)
+    (other,) = findings(batch_of([*checkpoint(8, apart_s=10), *quiet]))
+    assert other.cause != Cause.CHECKPOINT_STORM
+
+
+def test_a_checkpoint_that_is_read_in_small_requests_is_bound_by_round_trips() -> None:
+    quiet = list(steps(ranks=2, wait_s=0.0))
+    (one,) = findings(batch_of([*checkpoint(2, request_bytes=15_000), *quiet]))
+    assert one.cause == Cause.RTT_BOUND
+    assert one.command.startswith("headrace replicate")
+
+
+def test_an_absurd_duration_is_left_out() -> None:
+    broken = Event(kind=Kind.WAIT, begin_ns=2**62, duration_ns=2**62, rank=0)
+    assert findings(batch_of([*steps(wait_s=0.0), broken]))[0].cause == Cause.NONE
+
+
+def test_causes_that_live_reports_know_have_the_same_names() -> None:
+    assert set(get_args(Mode)) <= {cause.value for cause in Cause}
+
+
+ALL_ANSWERS = [*ANSWERS.values(), REMOTE_CHECKPOINT, SAVING]
+
+
+@pytest.mark.parametrize("answer", [one for one in ALL_ANSWERS if one.command])
+def test_commands_that_are_proposed_exist(answer: Answer) -> None:
+    program, *words = shlex.split(answer.command)
+    assert program == "headrace"
+    command: click.Command = cli
+    context = click.Context(cli)
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words.pop(0))
+        assert found is not None, answer.command
+        command = found
+    options = {option for one in command.params for option in one.opts}
+    assert {word for word in words if word.startswith("--") and word != "--"} <= options
+
+
+@pytest.mark.parametrize(
+    ("answer", "report", "keys"),
+    [
+        (ANSWERS[Cause.TRANSFORM_BOUND], "offload", ("ratio", "stall")),
+        (ANSWERS[Cause.STRAGGLER], "offload", ("ratio", "p99")),
+        (ANSWERS[Cause.COLD_START], "reservation", ("ratio", "cold_start")),
+        (ANSWERS[Cause.THRASH], "reservation", ("ratio", "thrash")),
+        (ANSWERS[Cause.CONGESTION], "reservation", ("ratio", "congestion")),
+        (ANSWERS[Cause.CHECKPOINT_STORM], "startup", ("ratio", "load_time")),
+        (REMOTE_CHECKPOINT, "evaluation", ("ratio", "with_copy")),
+    ],
+)
+def test_expected_gains_are_those_of_the_reports(
+    answer: Answer, report: str, keys: tuple[str, ...]
+) -> None:
+    found = json.loads((REPORTS / f"{report}.json").read_text())
+    for key in keys:
+        found = found[key]
+    assert answer.gain is not None
+    assert answer.gain == pytest.approx(1 - found, abs=0.0006)
+    assert f"{found:.3f}" in answer.basis
+
+
+def test_a_threshold_that_is_no_share_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"lost_share=1\.5"):
+        Thresholds(lost_share=1.5)
