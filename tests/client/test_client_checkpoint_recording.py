@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch.distributed.checkpoint as dcp
+from torch.utils.data import DataLoader, Dataset
 from training_state import blank_state, random_state
 
 import headrace.safetensors
@@ -25,9 +26,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is")
 
 @pytest.fixture(autouse=True)
 def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(recording, "_process", recording._Process())
+    process = recording._Process()
+    monkeypatch.setattr(recording, "_process", process)
     monkeypatch.setenv("RANK", "5")
     yield
+    if process._recording is not None:
+        process._recording._recorder.close()
 
 
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -106,3 +110,31 @@ def test_a_reader_and_a_writer_that_record_can_be_sent_to_another_process(tmp_pa
     for one in (writer, again):
         one.close()
     assert len(events(tmp_path / "trace", "checkpoint_save")) == 2
+
+
+class _Tensors(Dataset[int]):
+    """Reads its samples in the workers of a DataLoader."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, number: int) -> int:
+        with headrace.safetensors.open(self._file, "np") as tensors:
+            return int(tensors.get_tensor("a")[number])
+
+
+def test_workers_of_a_dataloader_record_for_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TRACE", str(tmp_path / "traces"))
+    file = tmp_path / "model.safetensors"
+    safetensors.numpy.save_file({"a": np.arange(100)}, file)
+    headrace.safetensors.load_file(file, framework="np")
+    loader = DataLoader(_Tensors(file), num_workers=1, multiprocessing_context="fork")
+    assert [int(batch) for batch in loader] == [0, 1]
+    reads = events(tmp_path / "traces", "checkpoint_read")
+    assert len(reads) == 3
+    assert len({read["pid"] for read in reads}) == 2

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from epochs import loading
 from headrace import Loader, Pipeline
 from headrace.core.errors import StorageError
 from headrace.trace.opening import open_trace
+from headrace.trace.segments import SegmentFile
 
 
 def events(folder: Path) -> pa.Table:
@@ -101,3 +106,45 @@ def test_a_folder_that_cannot_be_written_is_told_at_once(dataset: Path, tmp_path
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot write a trace"):
         Loader(dataset, batch_size=6, trace=tmp_path / "file")
+
+
+def test_a_disk_that_is_full_under_the_trace_does_not_end_the_loop(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with loading(dataset, trace=tmp_path) as loader:
+        monkeypatch.setattr(SegmentFile, "append", full)
+        assert len(list(loader)) == len(loader)
+    assert caplog.text.count("No space left on device") == 1
+
+
+def test_a_folder_that_is_removed_comes_back(dataset: Path, tmp_path: Path) -> None:
+    with loading(dataset, trace=tmp_path / "trace") as loader:
+        next(iter(loader))
+        shutil.rmtree(tmp_path / "trace")
+        list(loader)
+    assert {step["step"] for step in of_kind(events(tmp_path / "trace"), "step")} >= {4, 5, 6, 7}
+
+
+def test_a_killed_job_leaves_all_but_its_last_second(dataset: Path, tmp_path: Path) -> None:
+    pid = os.fork()
+    if not pid:
+        loader = Loader(dataset, batch_size=6, workers=1, trace=tmp_path)
+        for number, _ in enumerate(loader):
+            (tmp_path / f"{number}.step").touch()
+        time.sleep(60)
+        os._exit(1)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "3.step").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(1.0)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for mark in tmp_path.glob("*.step"):
+        mark.unlink()
+    trace = open_trace([tmp_path])
+    found = pa.Table.from_batches(list(trace.batches()))
+    assert {step["step"] for step in of_kind(found, "step")} >= {0, 1, 2}
+    assert not trace.notes.problems
