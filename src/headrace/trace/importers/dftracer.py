@@ -180,11 +180,12 @@ class _Reader:
         """Yield the events of a file."""
         for piece in texts:
             lines = _lines(piece, self._where, self._notes)
-            self._learn(line for line in lines if line.ph in _METADATA)
-            whole = [line for line in lines if line.ph in _COMPLETE]
+            others = [line for line in lines if line.ph not in _COMPLETE]
+            self._learn(line for line in others if line.ph in _METADATA)
+            whole = [line for line in lines if line.ph in _COMPLETE] if others else lines
             if whole:
                 yield from self._events(whole, None)
-            summed = [line for line in lines if line.ph in _SUMMED]
+            summed = [line for line in others if line.ph in _SUMMED]
             totals = [total for line in summed if (total := _total(line))]
             if totals:
                 counts = pa.array([count for _, count in totals], pa.int64())

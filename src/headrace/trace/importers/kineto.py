@@ -209,9 +209,9 @@ def _ends(text: bytes, after: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
 
 def _events(text: bytes) -> list[_Line] | None:
     """Decode events; none where the text is not a list of them. NaN, no JSON, becomes null."""
-    for one in (text, nan_as_null(text)):
+    for clean in (bytes, nan_as_null):
         with suppress(*_DAMAGE):
-            return _EVENTS.decode(b"[%b]" % one)
+            return _EVENTS.decode(b"[%b]" % clean(text))
     return None
 
 
