@@ -110,6 +110,16 @@ def test_a_home_that_cannot_be_written_is_warned_of_once_and_one_that_was_named_
         open_recording(home / "file" / "own", ORIGIN)
 
 
+def test_a_daemon_without_a_home_is_not_recorded(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("HEADRACE_TRACE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/proc/nowhere")
+    assert open_recording(True, ORIGIN) is None
+    assert "this run is not recorded" in caplog.text
+
+
 def test_a_fork_records_for_itself_beside_its_parent(home: Path) -> None:
     shared = open_recording(True, ORIGIN)
     assert shared is not None

@@ -151,15 +151,15 @@ class _Process:
         return self._recording
 
     def _opened(self, origin: Origin, run: str | None) -> Recording | None:
-        home = trace_home()
-        if home is None:
-            return None
         try:
+            home = trace_home()
+            if home is None:
+                return None
             folder = home / (plain_name(run) if run else run_folder())
             recording = _recording(folder, origin, is_shared=True)
             if os.environ.get("LOCAL_RANK", "0") == "0":
                 tidy(home)
-        except (StorageError, OSError) as error:
+        except (StorageError, OSError, RuntimeError) as error:  # the last: there is no home
             self._has_failed = True
             logger.warning("%s; this run is not recorded", error)
             return None
