@@ -305,6 +305,16 @@ def test_a_folder_is_loaded_in_two_round_trips(
     }
 
 
+def test_files_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that requests meet many nodes of a store, instead of the one that has a file's block."""
+    save_sharded(tmp_path)
+    store = meeting(monkeypatch, tmp_path, 1)
+    headrace.safetensors.load_file(tmp_path, limits=FetchLimits(request_bytes=1000, parallel=1))
+    files = [asked.removeprefix("read ") for asked in store.asked[2:]]
+    assert files == SHARDS * (len(files) // 2)
+    assert len(files) > 8
+
+
 def test_files_that_the_index_may_not_name_are_read_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,7 +379,7 @@ def test_tensors_that_lie_unaligned_in_their_file_are_aligned_in_memory(tmp_path
         text = json.dumps({"a": fields}).encode() + b" " * spaces
         data = len(text).to_bytes(8, "little") + text + values.tobytes()
         (tmp_path / "a.safetensors").write_bytes(data)
-        found = headrace.safetensors.load_file(tmp_path)["a"]
+        found = headrace.safetensors.load_file(tmp_path, limits=FetchLimits(request_bytes=3))["a"]
         assert found.data_ptr() % 8 == 0
         assert np.array_equal(found.numpy(), values)
 

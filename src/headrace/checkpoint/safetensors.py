@@ -26,7 +26,9 @@ HEAD_BYTES = 256 << 10
 """Read at once in the hope that the header is in it [bytes]: an entry takes some 110 bytes, so
 those of more than two thousand tensors are, and it costs little more time than 8 bytes do."""
 
-_LENGTH_BYTES = 8
+LENGTH_BYTES = 8
+"""Of the length of the header, with which a file begins."""
+
 _MOST_COUNT = 1 << 64
 _MOST_DIGITS = 20
 _FIELDS = frozenset({"dtype", "shape", "data_offsets"})
@@ -118,17 +120,17 @@ def header_length(head: Buffer, *, file: str, size: int) -> int:
         ShortFileError: the header does not end within the file.
         CorruptDataError: its length is beyond the format's limit.
     """
-    if size < _LENGTH_BYTES:
+    if size < LENGTH_BYTES:
         raise ShortFileError(f"{file} has {size} bytes, the length of a header takes 8")
-    length = int.from_bytes(head[:_LENGTH_BYTES], "little")
+    length = int.from_bytes(head[:LENGTH_BYTES], "little")
     if length > MOST_HEADER_BYTES:
         _refuse(file, f"claims a header of {length} bytes, the limit is {MOST_HEADER_BYTES}")
-    if length > size - _LENGTH_BYTES:
+    if length > size - LENGTH_BYTES:
         raise ShortFileError(
             f"{file} has {size} bytes and claims a header of {length}; is it still being written, "
             "or was it cut off?"
         )
-    return _LENGTH_BYTES + length
+    return LENGTH_BYTES + length
 
 
 def parse_header(head: Buffer, *, file: str, size: int) -> Header:
@@ -144,7 +146,7 @@ def parse_header(head: Buffer, *, file: str, size: int) -> Header:
         CorruptDataError: something is wrong; says in which file, at which tensor, and what.
     """
     end = header_length(head, file=file, size=size)
-    document = parse_object(bytes(head[_LENGTH_BYTES:end]), file=file, what="header", count=_count)
+    document = parse_object(bytes(head[LENGTH_BYTES:end]), file=file, what="header", count=_count)
     metadata = _metadata(document.pop("__metadata__", None), file)
     entries = [_entry(name, fields, end, file) for name, fields in document.items()]
     entries.sort(key=lambda entry: (entry.offset, entry.length))

@@ -10,7 +10,7 @@ three times as much.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from headrace.checkpoint.huggingface import parse_index
 from headrace.checkpoint.safetensors import (
     DTYPES,
-    HEAD_BYTES,
+    LENGTH_BYTES,
     Header,
     TensorEntry,
     header_length,
@@ -56,7 +56,8 @@ def read_whole(
         StorageError: something cannot be read.
     """
     begin = time.monotonic()
-    whole = _WholeFiles(found, RangeFetcher(found.storage, limits, log=log), check)
+    fetcher = RangeFetcher(found.storage, limits, log=log)
+    whole = _WholeFiles(found, fetcher, limits.request_bytes, check)
     whole.read()
     tensors = whole.tensors()
     log.read(begin, whole.nbytes, {"tensors": len(tensors)})
@@ -67,11 +68,16 @@ class _WholeFiles:
     """Files as they come. For one thread."""
 
     def __init__(
-        self, found: TensorFiles, fetcher: RangeFetcher, check: Callable[[TensorEntry], None]
+        self,
+        found: TensorFiles,
+        fetcher: RangeFetcher,
+        request_bytes: int,
+        check: Callable[[TensorEntry], None],
     ) -> None:
         self._found = found
-        self._check = check
         self._fetcher = fetcher
+        self._request_bytes = request_bytes
+        self._check = check
         self._files: dict[str, _File] = {}
         self._homes: dict[str, str] | None = None
         self._named: Mapping[str, FileInfo] = {} if found.index else found.present
@@ -79,7 +85,7 @@ class _WholeFiles:
     @property
     def nbytes(self) -> int:
         """Read of files [bytes]."""
-        return sum(part.range.length for file in self._files.values() for part in file.parts)
+        return sum(file.nbytes for file in self._files.values())
 
     def read(self) -> None:
         """Read everything that is wanted."""
@@ -98,7 +104,7 @@ class _WholeFiles:
 
     def _fetch(self, infos: Iterable[FileInfo], index: FileInfo | None = None) -> None:
         """Read some files, and the index before them."""
-        files = [_File(info) for info in infos]
+        files = [_File(info, self._request_bytes) for info in infos]
         self._files |= {file.path: file for file in files}
         parts = [part for file in files for part in file.parts]
         first = [] if index is None else [FileRange(index.path, 0, index.size)]
@@ -128,34 +134,33 @@ class _WholeFiles:
 class _File:
     """One file, its memory and what came of it."""
 
-    def __init__(self, info: FileInfo) -> None:
+    def __init__(self, info: FileInfo, request_bytes: int) -> None:
         self._info = info
         self._octets = np.empty(info.size, np.uint8)
-        memory, head = self._octets.data, min(HEAD_BYTES, info.size)
-        self.parts = (
-            _Part(FileRange(info.path, 0, head), memory[:head]),
-            _Part(FileRange(info.path, head, info.size - head), memory[head:]),
-        )
-        """The head, in which the header most likely is, and what follows it."""
+        self._address = self._octets.ctypes.data
+        self.parts = tuple(self._cut(request_bytes))
 
         self.header: Header | None = None
         """Once it was found."""
-
-        self._address = self._octets.ctypes.data
 
     @property
     def path(self) -> str:
         return self._info.path
 
+    @property
+    def nbytes(self) -> int:
+        return self._info.size
+
     def find_header(self) -> Header | None:
         """Return the header the first time that it can be; it is None before and after."""
-        head, rest = self.parts
-        if self.header is not None or not head.came:
+        if self.header is not None or not self.parts[0].came:
             return None
+        is_whole = all(part.came for part in self.parts)
+        known = self._octets.data if is_whole else self.parts[0].memory
         name, size = self._info.path, self._info.size
-        end = header_length(head.memory, file=name, size=size)
-        if end <= len(head.memory) or rest.came:
-            self.header = parse_header(self._octets.data, file=name, size=size)
+        is_told = is_whole or len(known) >= LENGTH_BYTES
+        if is_told and header_length(known, file=name, size=size) <= len(known):
+            self.header = parse_header(known, file=name, size=size)
         return self.header
 
     def octets_of(self, entry: TensorEntry) -> Octets:
@@ -163,6 +168,12 @@ class _File:
         octets = self._octets[entry.offset : entry.offset + entry.length]
         item = max(1, DTYPES[entry.dtype].bits // 8)
         return octets if (self._address + entry.offset) % item == 0 else octets.copy()
+
+    def _cut(self, request_bytes: int) -> Iterator[_Part]:
+        """Yield parts of a request each, so that files take turns and many nodes are busy."""
+        for begin in range(0, max(1, self._info.size), request_bytes):
+            memory = self._octets.data[begin : begin + request_bytes]
+            yield _Part(FileRange(self._info.path, begin, len(memory)), memory)
 
 
 @dataclass(slots=True)
