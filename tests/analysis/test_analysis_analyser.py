@@ -470,6 +470,18 @@ def test_bandwidth_counts_only_time_in_which_something_was_under_way() -> None:
     assert requests is not None and requests.bytes_per_s == pytest.approx(100)
 
 
+def test_bandwidth_of_too_many_pauses_is_told_and_said_to_be_rough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.analysis.requests.MOST_BUSY", 100)
+    requests = [event(Kind.REQUEST, 2 * n, 1, bytes=100, rank=n % 3) for n in range(1_000)]
+    found = analysed(batch_of(requests))
+    assert "bandwidth is too low" in found.unknown["bytes_per_s"]
+    (job,) = found.jobs
+    assert job.requests is not None and job.requests.bytes_per_s is not None
+    assert 50 <= job.requests.bytes_per_s <= 100
+
+
 def test_the_hottest_files_are_told_with_ranks_and_time() -> None:
     reads = [
         event(Kind.REQUEST, at, 1, file=f"f{number}", bytes=10, rank=at % 4)

@@ -71,6 +71,7 @@ def test_the_most_important_comes_first_and_fits_a_hundred_columns(
         "Told by loads",
         "Checkpoints",
         "Sizes of requests",
+        "Asked of storage",
         "Phases",
         "Hottest files",
         "Not told by this trace",

@@ -75,6 +75,13 @@ def test_a_narrow_terminal_wraps_sentences_and_cuts_no_word() -> None:
     assert output.getvalue().count("incomprehensible") == 2
 
 
+def test_a_title_longer_than_its_table_stays_in_one_line() -> None:
+    output = io.StringIO()
+    table = Table(title="a title of some words", columns=("", "n"), rows=(("x", "1"),))
+    print_table(Console(file=output, width=80), table)
+    assert output.getvalue().splitlines()[0] == "a title of some words"
+
+
 def test_a_bar_of_no_length_keeps_its_place() -> None:
     full = plots.Bar(label="some", parts=(("part", plots.OURS, 1.0),))
     drawn = plots.bars([full, plots.Bar(label="none", parts=())], x_label="x")

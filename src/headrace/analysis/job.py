@@ -89,6 +89,12 @@ class JobSums:
                 f"{self._times.late:,} events came when others of their time had been added up: "
                 "what happened at the same time counts twice"
             )
+        closed_s = sum(phase.requests.closed_s for phase in self._phases.values())
+        if closed_s:
+            said["bytes_per_s"] = (
+                "pauses between requests were too many, short ones were closed: bandwidth is too "
+                f"low by what {closed_s:.3g} s make"
+            )
         if self._heat.given_up:
             said["hottest"] = "files were too many: reads of those that come seldom are not counted"
         return said

@@ -16,6 +16,9 @@ from headrace.analysis.spreads import NS_PER_S, SpreadSketch
 from headrace.analysis.stretches import Union
 from headrace.trace.events import Kind
 
+MOST_BUSY = 131_072
+"""Stretches of time in which requests were under way that are kept."""
+
 MOST_OPERATIONS = 20
 """Names of operations that are told."""
 
@@ -30,7 +33,7 @@ class RequestSums:
         self._metadata = SpreadSketch()
         self._trips = (RoundTrips(), RoundTrips())
         self._names = NamedSums(("name",), {"operations": "sum"})
-        self._busy = Union()
+        self._busy = Union(MOST_BUSY)
         self._timed_bytes = 0
 
     def add(self, columns: Columns) -> None:
@@ -54,6 +57,7 @@ class RequestSums:
             mine.merge(theirs)
         self._names.merge(other._names)
         self._busy.add(*other._busy.whole())
+        self._busy.closed_s += other._busy.closed_s
         self._timed_bytes += other._timed_bytes
 
     def result(self, files: int | None = None) -> Requests | None:
@@ -72,6 +76,11 @@ class RequestSums:
             files=files,
             operations=operations,
         )
+
+    @property
+    def closed_s(self) -> float:
+        """Time by which requests may seem to have been under way too long [s]."""
+        return self._busy.closed_s
 
     def _add_requests(self, requests: Columns) -> None:
         _add_times(self._latency, requests)

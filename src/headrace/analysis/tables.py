@@ -96,6 +96,7 @@ def job_blocks(job: JobFigures) -> Iterator[Table | Facts]:
     yield from checkpoints_table(job)
     if job.requests is not None:
         yield from sizes_table(job.requests)
+        yield from operations_table(job.requests)
     yield from phases_table(job)
     yield from hottest_table(job.hottest)
 
@@ -227,12 +228,13 @@ def stragglers_table(found: Stragglers) -> Iterator[Table]:
         )
         for one in suspects
     ]
-    yield Table(
-        title="Stragglers",
-        columns=("", "a load", "others", "of the slowest percent"),
-        rows=tuple(rows) or (("none", UNKNOWN, UNKNOWN, UNKNOWN),),
-        note=_gap(found),
-    )
+    if rows:
+        yield Table(
+            title="Stragglers",
+            columns=("", "a load", "others", "of the slowest percent"),
+            rows=tuple(rows),
+            note=_gap(found),
+        )
 
 
 def checkpoints_table(job: JobFigures) -> Iterator[Table]:
@@ -261,6 +263,13 @@ def sizes_table(requests: Requests) -> Iterator[Table]:
     """Yield how large requests are and what their time went to."""
     spreads = {"read": requests.read_bytes, "write": requests.write_bytes}
     yield from _spreads("Sizes of requests", spreads, bytes_, note=_requests_note(requests))
+
+
+def operations_table(requests: Requests) -> Iterator[Table]:
+    """Yield what storage was asked most often."""
+    rows = tuple((name, f"{number:,}") for name, number in requests.operations.items())
+    if rows:
+        yield Table(title="Asked of storage", columns=("", "times"), rows=rows[:_OPERATIONS])
 
 
 def phases_table(job: JobFigures) -> Iterator[Table]:
@@ -357,8 +366,6 @@ def _requests_note(requests: Requests) -> str:
         told.append(f"{bytes_(requests.bytes_per_s)}/s while any was under way")
     if requests.files is not None:
         told.append(f"{requests.files:,} files")
-    operations = list(requests.operations.items())[:_OPERATIONS]
-    told += [f"{name} {number:,}" for name, number in operations]
     return ", ".join(told)
 
 

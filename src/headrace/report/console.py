@@ -15,13 +15,7 @@ from headrace.report.printable import printable
 
 def print_table(console: Console, table: Table) -> None:
     """Print a table with its note; columns after the first are right-aligned."""
-    shown = rich.table.Table(
-        title=_plain(table.title),
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 0, 0, 1),
-    )
+    shown = rich.table.Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
     for place, name in enumerate(table.columns):
         shown.add_column(
             name,
@@ -31,6 +25,7 @@ def print_table(console: Console, table: Table) -> None:
         )
     for row in table.rows:
         shown.add_row(*map(_plain, row))
+    console.print(_plain(table.title), style="bold", soft_wrap=True)
     console.print(shown)
     if table.note:
         console.print(_plain(table.note), style="dim", soft_wrap=True, highlight=False)
