@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import multiprocessing
 import os
@@ -22,11 +24,13 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.errors import ConfigError, StorageError
+from headrace.trace import store
 from headrace.trace.events import Event, Kind, batch_of
 from headrace.trace.importer import Notes
 from headrace.trace.importers.segments import Segments
 from headrace.trace.opening import open_trace
-from headrace.trace.segments import SUFFIX, Origin
+from headrace.trace.retention import Removed, make_room
+from headrace.trace.segments import SUFFIX, Origin, is_growing
 from headrace.trace.store import EventRecorder, RecorderLimits
 
 ORIGIN = Origin(role="loader", job="j", host="h", rank=3)
@@ -303,7 +307,7 @@ def test_a_segment_cut_at_any_byte_gives_its_whole_batches(tmp_path: Path) -> No
     [path] = segments(tmp_path)
     whole, cut = path.read_bytes(), tmp_path / f"cut{SUFFIX}"
     counts = []
-    for length in range(0, len(whole), 13):
+    for length in range(0, len(whole), 29):
         cut.write_bytes(whole[:length])
         notes = Notes()
         assert Segments().recognises(cut, whole[:length])
@@ -320,7 +324,7 @@ def test_damage_within_a_segment_never_raises_anything_but_our_errors(tmp_path: 
             recorder.record(event(number, file=f"f{number}", counts={"x": number}))
     [path] = segments(tmp_path)
     whole = bytearray(path.read_bytes())
-    for place in range(0, len(whole), 7):
+    for place in range(0, len(whole), 23):
         damaged = bytearray(whole)
         damaged[place] ^= 0x5A
         path.write_bytes(damaged)
@@ -442,3 +446,82 @@ def test_zeros_within_a_segment_are_damage_and_not_its_end(tmp_path: Path) -> No
     trace = open_trace([path])
     assert [batch["step"].to_pylist() for batch in trace.batches()] == [[0]]
     assert f"byte {first:,}" in trace.notes.problems[0]
+
+
+def test_closing_does_not_wait_for_a_disk_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(store, "_CLOSE_S", 0.05)
+    recorder = EventRecorder(tmp_path, ORIGIN)
+    recorder.record(event(0))
+    with recorder._lock:  # as during a write that hangs
+        begin = time.monotonic()
+        recorder.close()
+        assert time.monotonic() - begin < 2
+    assert "does not answer" in caplog.text
+    recorder.flush()
+    recorder.close()
+    assert steps(tmp_path) == [0]
+
+
+def test_where_files_cannot_be_locked_a_segment_is_written_that_is_not_a_minute_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record(event(0))
+    [path] = segments(tmp_path)
+    assert is_growing(path)
+    os.utime(path, (time.time() - 61,) * 2)
+    assert not is_growing(path)
+    assert make_room(tmp_path, 0) == Removed(segments=1, events=1)
+
+
+def test_threads_flush_side_by_side(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+
+    def work(recorder: EventRecorder, first: int) -> None:
+        try:
+            for number in range(first, first + 300):
+                recorder.record(event(number))
+                recorder.flush()
+        except BaseException as error:  # noqa: BLE001 - for the assertion
+            failures.append(error)
+
+    with EventRecorder(tmp_path, ORIGIN, limits=RecorderLimits(flush_s=0.001)) as recorder:
+        threads = [threading.Thread(target=work, args=(recorder, n * 300)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+    assert sorted(steps(tmp_path)) == list(range(900))
+
+
+def test_an_event_without_a_kind_or_a_begin_is_lost_alone(tmp_path: Path) -> None:
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record(Event(kind=None, begin_ns=1))  # type: ignore[arg-type]
+        recorder.record(Event(kind="step", begin_ns=None, step=0))  # type: ignore[arg-type]
+        recorder.record(event(1))
+    assert steps(tmp_path) == [1]
+    assert recorder.statistics().lost_events == 2
+
+
+class Broken:
+    def events(self, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+        raise RuntimeError("no rows today")
+
+
+def test_recording_goes_on_whatever_rows_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record_row(Broken(), (1,))
+        recorder.flush()
+        recorder.record(event(1))
+    assert steps(tmp_path) == [1]
+    assert recorder.statistics().lost_events == 1
+    assert "no rows today" in caplog.text

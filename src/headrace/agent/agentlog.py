@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.policy.lookahead_events import Visit
 from headrace.prepare.job import OpenJob
+from headrace.trace.arrays import array_of
 from headrace.trace.events import Event, Kind, batch_of, batch_of_columns, counts_column
 from headrace.trace.recording import Recording, open_recording, wall_ns
 from headrace.trace.segments import Origin
@@ -178,7 +179,7 @@ class ServedRows:
                 "name": "serve",
                 "begin_ns": column["begin"],
                 "duration_ns": column["duration"],
-                "job": pa.array([row[0] for row in rows]),
+                "job": array_of([row[0] for row in rows], pa.string()),
                 "rank": column["rank"],
                 "step": column["step"],
                 "bytes": column["nbytes"],

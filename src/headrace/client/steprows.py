@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.trace.arrays import array_of, numbers
 from headrace.trace.events import PARTS, Kind, Phase, batch_of_columns, counts_column
 
 PHASES = tuple(Phase)
@@ -102,7 +103,7 @@ class StepRows:
             "rank": self.rank,
             "step": _column(table, "step"),
             "epoch": _column(table, "epoch"),
-            "phase": pa.array(PHASES).take(pa.array(_column(table, "phase"))),
+            "phase": array_of(PHASES, pa.string()).take(numbers(_column(table, "phase"))),
         }
         return batch_of_columns(len(table), {**common, **own})
 

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.trace.arrays import COUNTS, array_of, counts, numbers, repeated
+
 SCHEMA_VERSION = "1"
 SCHEMA_KEY = b"headrace.events"
 """Under which a file's metadata holds the version."""
@@ -143,7 +145,7 @@ _ARROW: dict[object, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
     bool: pa.bool_(),
-    dict[str, int]: pa.map_(pa.string(), pa.int64()),
+    dict[str, int]: COUNTS,
 }
 _REQUIRED = ("kind", "begin_ns")
 
@@ -160,23 +162,24 @@ def arrow_schema() -> pa.Schema:
 
 
 def batch_of(events: Iterable[Event]) -> pa.RecordBatch:
-    """Return events as a batch of the schema."""
+    """Return events as a batch of the schema.
+
+    Raises:
+        TypeError, AttributeError: a value is of another type than its column.
+        UnicodeEncodeError: a text is no Unicode.
+    """
     schema = arrow_schema()
     rows = [msgspec.structs.astuple(event) for event in events]
     columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
-    arrays = [
-        _array(tuple(column), field.type) for column, field in zip(columns, schema, strict=True)
-    ]
+    arrays = [_made(column, field) for column, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(column: tuple[object, ...], kind: pa.DataType) -> pa.Array:
-    """Return a column; most columns of most batches are null, and quick to make."""
-    if column.count(None) == len(column):
-        return pa.nulls(len(column), kind)
-    if kind == _ARROW[dict[str, int]]:
-        column = tuple(tuple(one.items()) if isinstance(one, dict) else one for one in column)
-    return pa.array(column, kind)
+def _made(column: Sequence[object], field: pa.Field) -> pa.Array:
+    made = array_of(column, field.type)
+    if made.null_count and not field.nullable:
+        raise TypeError(f"an event has no {field.name}")
+    return made
 
 
 def batch_of_columns(events: int, columns: Mapping[str, object]) -> pa.RecordBatch:
@@ -184,7 +187,8 @@ def batch_of_columns(events: int, columns: Mapping[str, object]) -> pa.RecordBat
 
     Args:
         events: How many.
-        columns: By name, an array of all events' values, or one value for all of them.
+        columns: By name, an Arrow array or an int64 array of all events' values, or one value
+            for all of them.
     """
     schema = arrow_schema()
     arrays = [_column(columns.get(field.name), field.type, events) for field in schema]
@@ -199,17 +203,17 @@ def counts_column(names: Sequence[str], values: npt.NDArray[np.int64]) -> pa.Map
         values: int64 [events, names].
     """
     events, width = values.shape
-    keys = pa.array(names).take(pa.array(np.tile(np.arange(width), events)))
-    offsets = np.arange(0, (events + 1) * width, width, dtype=np.int32)
-    return pa.MapArray.from_arrays(offsets, keys, pa.array(values.reshape(-1)))
+    places = numbers(np.tile(np.arange(width), events))
+    ends = np.arange(1, events + 1) * width
+    return counts(array_of(names, pa.string()).take(places), numbers(values.reshape(-1)), ends)
 
 
 def _column(value: object, kind: pa.DataType, events: int) -> pa.Array:
     if isinstance(value, pa.Array):
         return value
     if isinstance(value, np.ndarray):
-        return pa.array(value, kind)
-    return pa.repeat(pa.scalar(value, kind), events)
+        return numbers(value)
+    return repeated(value, kind, events)
 
 
 def _without_none(hint: object) -> object:

@@ -156,7 +156,8 @@ class EventRecorder:
 
     def flush(self) -> None:
         """Write all that was recorded so far, so that readers see it."""
-        left = len(self._pending)
+        with self._lock:  # what another thread writes just now is written then
+            left = len(self._pending)
         while left > 0:
             with self._lock:
                 taken = self._write_some(left)
