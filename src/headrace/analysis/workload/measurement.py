@@ -155,7 +155,7 @@ class Measurement:
         self.loads = LoadTallies()
         self.requests = RequestTallies()
         self.transfers = {name: TransferTallies() for name in TRANSFERS}
-        self._hosts = HostNumbers(shape.hosts)
+        self._hosts = shape.hosts
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in events."""

@@ -34,6 +34,7 @@ MOST_STRAGGLERS = 16
 
 _DEVIATIONS_TO_SIGMA = 1.4826
 _MOST_STEPS = 1_048_576
+_MOST_HOSTS = np.int64(2**24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,7 @@ class Shape:
     job: str | None
     """Name; None where events name none."""
 
-    hosts: Mapping[str, int]
-    """Number of each host."""
+    hosts: HostNumbers
 
     places: Ints
     """Of all ranks, sorted; see :attr:`headrace.analysis.columns.Columns.places`."""
@@ -141,15 +141,19 @@ class _Loads:
 class HostNumbers:
     """Numbers hosts from 0 on, as they are met."""
 
-    def __init__(self, known: Mapping[str, int] | None = None) -> None:
-        self.numbers: dict[str, int] = dict(known or {})
+    def __init__(self) -> None:
+        self._names = pa.array([], pa.string())
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     def of(self, columns: Columns) -> Ints:
         """Return the number of each event's host; :data:`NULL` where it names none."""
         codes, values = columns.texts("host")
-        names = values.to_pylist()
-        numbers = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
-        return np.array([*numbers, NULL], np.int64)[codes]
+        new = values.filter(pc.invert(pc.is_in(values, self._names)))
+        self._names = pa.concat_arrays([self._names, new])
+        numbers = pc.index_in(values, self._names).to_numpy(zero_copy_only=False)
+        return np.append(numbers.astype(np.int64), NULL)[codes]
 
 
 class Survey:
@@ -164,7 +168,7 @@ class Survey:
         self._epochs = NamedSums(("epoch",), {"step": "min"})
         self._named = {name: NamedSums(("step",), _SPAN, most=_MOST_STEPS) for name in TRANSFERS}
         self._unnamed = {name: Union() for name in TRANSFERS}
-        self._host_of_place: set[tuple[int, int]] = set()
+        self._host_of_place: Ints = np.empty(0, np.int64)
         self._has_ranked_requests = False
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -193,12 +197,12 @@ class Survey:
         )
         spans = self._steps if has_steps else self._loads[unit or "batch"].spans
         occasions = {name: self._occasions(name) for name in TRANSFERS}
-        hosts_of = self._host_of_place
+        hosts = np.unique(self._host_of_place % _MOST_HOSTS).size
         return Shape(
             job=job,
-            hosts=self._hosts.numbers,
+            hosts=self._hosts,
             places=np.sort(spans.places),
-            ranks_per_host=max(1, round(len(hosts_of) / max(len({one for _, one in hosts_of}), 1))),
+            ranks_per_host=max(1, round(self._host_of_place.size / max(hosts, 1))),
             steps=spans.most_events,
             has_steps=has_steps,
             span_ns=spans.end_ns - spans.begin_ns,
@@ -224,8 +228,9 @@ class Survey:
             self._loads[unit].add(part, self._hosts.of(part))
 
     def _note_hosts(self, events: Columns) -> None:
-        pairs = np.unique(np.stack((events.places, self._hosts.of(events))), axis=1)
-        self._host_of_place.update(map(tuple, pairs.T.tolist()))
+        """Remember which ranks are on which host: one number for both."""
+        pairs = events.places * _MOST_HOSTS + self._hosts.of(events) + 1
+        self._host_of_place = np.union1d(self._host_of_place, pairs)
 
     def _add_transfers(self, name: str, events: Columns) -> None:
         steps = events.numbers("step")
