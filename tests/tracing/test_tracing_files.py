@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.tracing.probe.files import watched_open
+from headrace.tracing.probe.files import NEAR_BYTES, watched_open
 from headrace.tracing.probe.tally import Tally
 from headrace.tracing.probe.tracer import Tracer
 
@@ -172,31 +172,58 @@ def test_it_is_told_what_was_opened_read_and_written(
     watched: Any, file: Path, records: Records, tmp_path: Path
 ) -> None:
     with watched(file, "rb", 0) as opened:
+        opened.seek(500)
         opened.read(100)
-        opened.seek(5000)
-        opened.read()
     with watched(tmp_path / "out", "wb") as opened:
         opened.write(b"x" * 10)
     assert records.seen() == [
         ("open", None, None, None),
-        ("read", 0, 100, None),
-        ("read", 5000, len(CONTENT) - 5000, None),
+        ("read", 500, 100, None),
         ("open", None, None, None),
         ("write", 0, 10, None),
     ]
     assert {event["file"] for event in records.events} == {str(file), str(tmp_path / "out")}
-    assert [event["is_write"] for event in records.events if "is_write" in event] == [
-        False, False, True,
-    ]  # fmt: skip
+    assert [event.get("is_write") for event in records.events] == [None, False, None, True]
 
 
-def test_quick_reads_that_follow_one_another_are_one_event(
-    watched: Any, file: Path, records: Records
-) -> None:
+def test_quick_reads_of_one_place_are_one_event(watched: Any, file: Path, records: Records) -> None:
     with watched(file, "rb", 0) as opened:
-        while opened.read(1000):
+        opened.seek(20_000)
+        for _ in range(3):
+            opened.read(1000)
+        opened.seek(100)
+        opened.read(7)
+    assert records.seen()[1:] == [("read", 100, 3007, 4)]
+
+
+def test_reads_of_distant_places_are_events_of_their_own(
+    watched: Any, records: Records, tmp_path: Path
+) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(bytes(NEAR_BYTES * 3))
+    with watched(path, "rb", 0) as opened:
+        for offset in (0, 2 * NEAR_BYTES, 10):
+            opened.seek(offset)
+            opened.read(5)
+    assert records.seen()[1:] == [
+        ("read", 0, 5, None),
+        ("read", 2 * NEAR_BYTES, 5, None),
+        ("read", 10, 5, None),
+    ]
+
+
+def test_a_slow_read_is_an_event_of_its_own(
+    watched: Any, file: Path, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.tracing.probe.files.QUICK_NS", 0)
+    with watched(file, "rb", 0) as opened:
+        while opened.read(10_000):
             pass
-    assert records.seen()[1:] == [("read", 0, len(CONTENT), 26)]
+    assert [event[1:3] for event in records.seen()[1:]] == [
+        (0, 10_000),
+        (10_000, 10_000),
+        (20_000, 5_600),
+    ]
 
 
 def test_lines_of_a_text_are_read_by_the_buffer(
