@@ -525,3 +525,34 @@ def test_recording_goes_on_whatever_rows_do(
     assert steps(tmp_path) == [1]
     assert recorder.statistics().lost_events == 1
     assert "no rows today" in caplog.text
+
+
+def test_a_half_written_batch_is_no_damage_while_its_segment_is_being_written(
+    tmp_path: Path,
+) -> None:
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record(event(0))
+        recorder.flush()
+        [path] = segments(tmp_path)
+        with path.open("ab") as file:
+            file.write(path.read_bytes()[:40])
+        trace = open_trace([path])
+        assert sum(batch.num_rows for batch in trace.batches()) == 1
+        assert not trace.notes.problems
+    trace = open_trace([path])
+    assert sum(batch.num_rows for batch in trace.batches()) == 1
+    assert trace.notes.problems
+
+
+def test_a_segment_that_a_reader_looked_at_as_it_began_is_locked_by_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", lambda *_: (_ for _ in ()).throw(BlockingIOError()))
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        [path] = segments(tmp_path)
+        assert not is_growing(path)
+        recorder.record(event(0))
+        recorder.flush()
+        assert is_growing(path)

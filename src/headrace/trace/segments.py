@@ -76,12 +76,13 @@ class SegmentFile:
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self._file = _create(folder, _stem(origin))
         self._says_lost = bool(lost)
+        self._is_locked: bool | None = False
         self.nbytes = 0
         """What was written [bytes]."""
         self.events = 0
         """How many it holds."""
         try:
-            _try_lock(self._file, fcntl.LOCK_EX)
+            self._is_locked = _is_free(self._file, fcntl.LOCK_EX)
             self._write(self._header)
         except OSError:
             self.close()
@@ -101,6 +102,7 @@ class SegmentFile:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self._schema, options=_OPTIONS) as stream:
             stream.write_batch(batch.replace_schema_metadata(self._schema.metadata))
+        self._is_locked = self._is_locked or _is_free(self._file, fcntl.LOCK_EX)
         message = memoryview(sink.getvalue())[len(self._header) : -_END_MARK_BYTES]
         self._write(message)
         self.events += batch.num_rows
@@ -132,23 +134,23 @@ def is_growing(path: Path) -> bool:
     """Tell whether a recorder has a segment open; where nobody can lock, if it is a minute old."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        is_locked = _try_lock(file, fcntl.LOCK_SH)
-        return time.time() - os.fstat(file).st_mtime < _QUIET_S if is_locked is None else is_locked
+        is_free = _is_free(file, fcntl.LOCK_SH)
+        return time.time() - os.fstat(file).st_mtime < _QUIET_S if is_free is None else not is_free
     finally:
         os.close(file)
 
 
-def _try_lock(file: int, kind: int) -> bool | None:
-    """Lock a file, and tell whether another has it; None where files cannot be locked."""
+def _is_free(file: int, kind: int) -> bool | None:
+    """Lock a file, and tell whether no other has it; None where files cannot be locked."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+    except BlockingIOError:  # a reader, too, has it for a moment
+        return False
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         return None
-    return False
+    return True
 
 
 def free_path(folder: Path, stem: str, suffix: str) -> Path:
