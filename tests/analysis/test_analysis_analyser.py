@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from analysis_events import random_batch
 from headrace.analysis.analyser import Analyser
 from headrace.analysis.columns import Columns
 from headrace.analysis.figures import Analysis, Checkpoints, JobFigures, Loading, Spread
+from headrace.analysis.tables import blocks
 from headrace.analysis.timekeeping import TimeSums
 from headrace.analysis.warmup import WarmUp
 from headrace.core.errors import CallerError
@@ -592,3 +594,42 @@ def test_a_timeline_shows_what_each_rank_was_at() -> None:
         begin, end = (round(60 * at / timeline.bin_s) for at in (place, place + 1))
         assert set(rows[name][begin + 1 : end - 1]) == {"9"}
         assert set(rows[name][: max(begin - 1, 0)] + rows[name][end + 1 :]) == {"0"}
+
+
+HOSTILE = (0, 1, -1, 2**63 - 1, -(2**63), 2**62, 10**18, -5, 7, 1000)
+NAMES = (None, "", "$x$", "\x1b[0m", "ü" * 50, "/a/b.jpg", "x" * 5000, "\n")
+
+
+def hostile_event(draw: random.Random) -> Event:
+    """An event whose values are of the right type, and make no sense."""
+    values: dict[str, Any] = {"kind": draw.choice([*Kind, "strange", ""])}
+    for name, hint in get_type_hints(Event).items():
+        told = str(hint)
+        if name == "kind" or (name != "begin_ns" and draw.random() < 0.4):
+            continue
+        if "dict" in told:
+            values[name] = {"requests": draw.choice(HOSTILE), "": 1}
+        elif "bool" in told:
+            values[name] = draw.random() < 0.5
+        else:
+            values[name] = draw.choice(HOSTILE if "int" in told else NAMES)
+    return Event(**values)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_values_that_make_no_sense_break_nothing(seed: int) -> None:
+    draw = random.Random(seed)
+    events = [hostile_event(draw) for _ in range(draw.choice([1, 2, 5, 40]))]
+    try:
+        found = analysed(batch_of(events), price_per_hour=2.0)
+    except CallerError as error:
+        assert "holds no event" in str(error)  # all are of impossible times
+        return
+    assert list(blocks(found))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Analysis)
+
+
+def test_events_of_impossible_times_are_left_out_and_make_the_figures_partial() -> None:
+    found = analysed(batch_of([event(Kind.STEP, 0, 1), Event(kind="step", begin_ns=2**63 - 1)]))
+    assert (found.events, found.is_partial) == (1, True)
+    assert "1 events are of impossible times" in found.problems[0]

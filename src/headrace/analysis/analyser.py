@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from headrace.analysis.columns import Columns
@@ -51,10 +53,14 @@ class Analyser:
         self._jobs: dict[str, JobSums] = {}
         self._names: set[str] = set()
         self._further_events = 0
+        self._impossible_events = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in events with the columns of the schema."""
-        for named, events in Columns(batch).by("job"):
+        columns = Columns(batch)
+        possible = columns.possible()
+        self._impossible_events += len(columns) - len(possible)
+        for named, events in possible.by("job"):
             job = named or NO_JOB
             self._names.add(job)
             if self._job not in (None, job):
@@ -87,10 +93,14 @@ class Analyser:
             jobs=jobs,
             findings=self._findings(),
             unknown=self._unknown(jobs) | notes.unknown,
-            problems=tuple(notes.problems),
+            problems=(*notes.problems, *self._problems()),
             further_problems=notes.further_problems,
             lost_events=notes.lost_events,
         )
+
+    def _problems(self) -> Iterator[str]:
+        if self._impossible_events:
+            yield f"{self._impossible_events:,} events are of impossible times and left out"
 
     def _findings(self) -> tuple[Finding, ...]:
         found = [one for job, sums in self._jobs.items() for one in sums.findings(job)]

@@ -22,7 +22,12 @@ NULL = -1
 _PAIRS = pa.list_(
     pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64())])
 )
-_LATEST = np.iinfo(np.int64).max
+EARLIEST, LATEST = -(2**61), 2**62
+"""Moments that can be reckoned with, the year 2116 the last [ns]."""
+
+_MOST = {"duration_ns": 2**56, "queue_ns": 2**56, "bytes": 2**56, "count": 2**40, "rank": 2**31}
+"""Larger ones are no measurement but damage, and taken as null."""
+
 _NO_RANK = -2
 """Places of processes without a rank lie below."""
 
@@ -46,8 +51,9 @@ class _Source:
 
     def numbers(self, name: str) -> Ints:
         if name not in self._numbers:
-            column = pc.fill_null(self.batch.column(name), NULL)
-            self._numbers[name] = column.to_numpy(zero_copy_only=False)
+            column = pc.fill_null(self.batch.column(name), NULL).to_numpy(zero_copy_only=False)
+            most = _MOST.get(name)
+            self._numbers[name] = column if most is None else np.where(column > most, NULL, column)
         return self._numbers[name]
 
     def texts(self, name: str) -> Coded:
@@ -109,9 +115,7 @@ class Columns:
     @property
     def ends(self) -> Ints:
         """When they ended; when they began where no duration is known [ns]."""
-        begins = self.begins
-        ends = begins + np.maximum(self.durations, 0)
-        return np.where(ends < begins, _LATEST, ends)
+        return self.begins + np.maximum(self.durations, 0)
 
     @property
     def durations(self) -> Ints:
@@ -141,15 +145,22 @@ class Columns:
             return self.where(np.zeros(len(self), np.bool_))
         return self if wanted.all() else self.where(wanted[self._chosen(coded.codes)])
 
+    def possible(self) -> Columns:
+        """Return the events at times that can be reckoned with."""
+        begins = self.begins
+        return self.where((begins >= EARLIEST) & (begins <= LATEST))
+
     def where(self, mask: Mask) -> Columns:
         """Return the events for which the mask is true."""
+        if mask.all():
+            return self
         part = Columns.__new__(Columns)
         part._source = self._source
         part._rows = np.flatnonzero(mask) if self._rows is None else self._rows[mask]
         return part
 
     def timed(self) -> Columns:
-        """Return the events whose duration is known and not longer than any trace."""
+        """Return the events whose duration is known."""
         return self.where(self.durations >= 0)
 
     def single(self) -> Columns:

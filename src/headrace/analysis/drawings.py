@@ -157,7 +157,7 @@ def hosts(job: JobFigures) -> Iterator[Figure]:
 def heat(job: JobFigures) -> Iterator[Figure]:
     """Yield when the hottest files were read."""
     files = job.hottest[:SHOWN_FILES]
-    if not files:
+    if not files or not job.span_s:
         return
     rows = [one.over_time for one in files]
     yield Figure(

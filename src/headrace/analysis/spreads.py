@@ -93,8 +93,9 @@ class SpreadSketch:
         until = np.cumsum(times)
         place = np.asarray(shares) * (self.count - 1)
         below = np.floor(place)
-        lower = values[np.searchsorted(until, below, side="right")]
-        upper = values[np.searchsorted(until, np.ceil(place), side="right")]
+        last = values.size - 1
+        lower = values[np.searchsorted(until, below, side="right").clip(max=last)]
+        upper = values[np.searchsorted(until, np.ceil(place), side="right").clip(max=last)]
         quantiles: Floats = lower + (upper - lower) * (place - below)
         return quantiles
 
