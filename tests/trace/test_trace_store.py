@@ -556,3 +556,24 @@ def test_a_segment_that_a_reader_looked_at_as_it_began_is_locked_by_the_next_wri
         recorder.record(event(0))
         recorder.flush()
         assert is_growing(path)
+
+
+def test_a_segment_that_cannot_be_mended_after_a_failed_write_is_left_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record(event(0))
+        recorder.flush()
+        [path] = segments(tmp_path)
+        monkeypatch.setattr(os, "ftruncate", broken)
+        with files_of_at_most(path.stat().st_size + 100):
+            recorder.record(event(1))
+            recorder.flush()
+        recorder.record(event(2))
+    trace = open_trace([tmp_path])
+    assert sorted(step for one in trace.batches() for step in one["step"].to_pylist()) == [0, 2]
+    assert trace.notes.lost_events == 1
+    assert len(segments(tmp_path)) == 2

@@ -77,6 +77,7 @@ class SegmentFile:
         self.path, self._file = _create(folder, _stem(origin))
         self._says_lost = bool(lost)
         self._is_locked: bool | None = False
+        self._is_torn = False
         self.nbytes = 0
         """What was written [bytes]."""
         self.events = 0
@@ -89,9 +90,9 @@ class SegmentFile:
             raise
 
     @property
-    def is_removed(self) -> bool:
-        """Whether somebody removed it, so that what is written is lost."""
-        return os.fstat(self._file).st_nlink == 0
+    def is_readable(self) -> bool:
+        """Whether what is written can be read: nobody removed it, and it ends whole."""
+        return not self._is_torn and os.fstat(self._file).st_nlink > 0
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Write a batch, all of it or nothing.
@@ -125,7 +126,9 @@ class SegmentFile:
             while left.nbytes:
                 left = left[os.write(self._file, left) :]
         except OSError:
+            self._is_torn = True
             os.ftruncate(self._file, self.nbytes)
+            self._is_torn = False
             raise
         self.nbytes += len(message)
 

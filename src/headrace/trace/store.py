@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import socket
 import threading
 import time
-import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.errors import ConfigError, StorageError
+from headrace.trace import lifetime
 from headrace.trace.arrays import repeated
 from headrace.trace.events import Event, batch_of
 from headrace.trace.retention import make_room
@@ -129,7 +128,7 @@ class EventRecorder:
                 f"cannot write a trace to {self._folder}: {error.strerror}; name a folder that can "
                 "be written and has space, or go without a trace"
             ) from error
-        _LIVE.add(self)
+        lifetime.watch(self)
 
     @property
     def job(self) -> str | None:
@@ -182,7 +181,7 @@ class EventRecorder:
             self._say_lost()
         finally:
             self._lock.release()
-        _LIVE.discard(self)
+        lifetime.forget(self)
 
     def statistics(self) -> RecorderStatistics:
         """Return the counts so far."""
@@ -206,7 +205,7 @@ class EventRecorder:
         return self._lock.acquire(timeout=_FORK_S)
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Go on, where :meth:`before_fork` said yes."""
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
@@ -219,6 +218,7 @@ class EventRecorder:
     def _begin_empty(self) -> None:
         self._pending: deque[Event | _Row] = deque()
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
         self._wake = threading.Event()
         self._writer = None
         self._written = self._lost = self._unsaid = 0
@@ -307,20 +307,20 @@ class EventRecorder:
 
     def _segment_with_room(self) -> SegmentFile:
         segment = self._segment
-        is_open = segment is not None and not segment.is_removed
-        if segment is not None and is_open and segment.nbytes < self._limits.segment_bytes:
+        is_full = segment is None or segment.nbytes >= self._limits.segment_bytes
+        if segment is not None and not is_full and segment.is_readable:
             return segment
         self._end()
         return self._next_segment()
 
     def _next_segment(self) -> SegmentFile:
         room = self._limits.folder_bytes - self._limits.segment_bytes
-        removed = make_room(self._folder, room)
-        self._lost += removed.events
-        self._unsaid += removed.events
+        self._count_lost(make_room(self._folder, room).events)
         origin = msgspec.structs.replace(self._origin, pid=self._origin.pid or os.getpid())
-        segment = SegmentFile(self._folder, origin, lost=self._unsaid)
-        self._unsaid = 0
+        unsaid = self._unsaid
+        segment = SegmentFile(self._folder, origin, lost=unsaid)
+        with self._counting:
+            self._unsaid -= unsaid
         return segment
 
     def _end(self) -> None:
@@ -335,9 +335,13 @@ class EventRecorder:
                 self._segment = self._next_segment()
                 self._end()
 
+    def _count_lost(self, events: int) -> None:
+        with self._counting:
+            self._lost += events
+            self._unsaid += events
+
     def _lose(self, events: int, why: str) -> None:
-        self._lost += events
-        self._unsaid += events
+        self._count_lost(events)
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -367,35 +371,3 @@ def _filled(batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
             filled = pc.if_else(column.is_valid(), column, said)
             batch = batch.set_column(place, batch.schema.field(place), filled)
     return batch
-
-
-_LIVE: weakref.WeakSet[EventRecorder] = weakref.WeakSet()
-_HELD: list[EventRecorder] = []
-
-
-def _before_fork() -> None:
-    _HELD[:] = [recorder for recorder in _LIVE if recorder.before_fork()]
-
-
-def _after_fork_in_parent() -> None:
-    while _HELD:
-        _HELD.pop().after_fork_in_parent()
-
-
-def _after_fork_in_child() -> None:
-    _HELD.clear()
-    for recorder in _LIVE:
-        recorder.after_fork_in_child()
-
-
-def _close_all() -> None:
-    for recorder in list(_LIVE):
-        recorder.close()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)
-atexit.register(_close_all)
