@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -12,7 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.trace.arrays import array_of, numbers
-from headrace.trace.events import PARTS, Kind, Phase, batch_of_columns, counts_column
+from headrace.trace.events import (
+    PARTS,
+    Kind,
+    Phase,
+    arrow_schema,
+    batch_of_columns,
+    counts_column,
+)
 
 PHASES = tuple(Phase)
 
@@ -67,11 +74,44 @@ class StepRow(NamedTuple):
 COUNTS = StepRow._fields[StepRow._fields.index("samples") :]
 """Those that are found in ``counts`` of a step's ``load``."""
 
-_REQUESTS = (("read", "bytes_storage", "reads"), ("fetch", "bytes_wire", "fetches"))
-"""Name, bytes and number of requests to storage and to agents."""
-
 _Table = npt.NDArray[np.int64]
-"""int64 [steps, fields]"""
+"""int64 [rows, fields]"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Events of one kind: which fields of their rows tell what, if any does."""
+
+    kind: Kind
+    begin: str
+    duration: str
+    bytes: str | None = None
+    cpu: str | None = None
+    count: str | None = None
+    name: str | None = None
+    is_write: bool | None = None
+
+
+_Blocks = Sequence[tuple[_Block, _Table]]
+"""With the rows that each is made of."""
+
+_LOAD = _Block(Kind.LOAD, "load_begin", "load", bytes="nbytes", cpu="cpu")
+_EACH = (
+    _Block(Kind.STEP, "begin", "duration", bytes="nbytes"),
+    _Block(Kind.WAIT, "begin", "wait"),
+    _LOAD,
+    *(_Block(kind, "load_begin", kind, count="samples") for kind in PARTS),
+)
+"""What every step has."""
+
+_SUMS = tuple(
+    _Block(Kind.REQUEST, "load_begin", name, bytes=nbytes, count=count, name=name, is_write=False)
+    for name, nbytes, count in (
+        ("read", "bytes_storage", "reads"),
+        ("fetch", "bytes_wire", "fetches"),
+    )
+)
+"""Requests that were not recorded one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,80 +128,61 @@ class StepRows:
             rows: Each a :class:`StepRow`.
         """
         width = len(StepRow._fields)
-        numbers = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
-        table = numbers.reshape(-1, width)
-        batches = [self._batch(table, own) for own in _each(table)]
-        for name, nbytes, count in _REQUESTS:
-            summed = table[_is_summed(table, count)]
-            if len(summed):
-                batches.append(self._batch(summed, _sum(summed, name, nbytes, count)))
-        return pa.concat_batches(batches)
+        flat = np.fromiter(chain.from_iterable(rows), np.int64, len(rows) * width)
+        table = flat.reshape(-1, width)
+        blocks = [(block, table) for block in _EACH]
+        blocks += [(block, table[_is_summed(table, block)]) for block in _SUMS]
+        return self._batch(blocks)
 
-    def _batch(self, table: _Table, own: Mapping[str, object]) -> pa.RecordBatch:
-        common = {
+    def _batch(self, blocks: _Blocks) -> pa.RecordBatch:
+        """Return the events of all blocks, one after the other."""
+        whole = np.concatenate([table for _, table in blocks])
+        columns: dict[str, object] = {
             "job": self.job,
             "rank": self.rank,
-            "step": _column(table, "step"),
-            "epoch": _column(table, "epoch"),
-            "phase": array_of(PHASES, pa.string()).take(numbers(_column(table, "phase"))),
+            "step": _column(whole, "step"),
+            "epoch": _column(whole, "epoch"),
+            "phase": array_of(PHASES, pa.string()).take(numbers(_column(whole, "phase"))),
+            "kind": _repeated([block.kind for block, _ in blocks], pa.string(), blocks),
+            "name": _repeated([block.name for block, _ in blocks], pa.string(), blocks),
+            "is_write": _repeated([block.is_write for block, _ in blocks], pa.bool_(), blocks),
+            "begin_ns": _chosen("begin", blocks),
+            "duration_ns": _chosen("duration", blocks),
+            "bytes": _chosen("bytes", blocks),
+            "cpu_ns": _chosen("cpu", blocks),
+            "count": _chosen("count", blocks),
+            "counts": pa.concat_arrays([_counts(block, table) for block, table in blocks]),
         }
-        return batch_of_columns(len(table), {**common, **own})
+        return batch_of_columns(len(whole), columns)
 
 
-def _each(table: _Table) -> list[dict[str, object]]:
-    """Return the columns of what every step has."""
-    begins, nbytes = _column(table, "load_begin"), _column(table, "nbytes")
-    samples = _column(table, "samples")
-    return [
-        {
-            "kind": Kind.STEP,
-            "begin_ns": _column(table, "begin"),
-            "duration_ns": _column(table, "duration"),
-            "bytes": nbytes,
-        },
-        {
-            "kind": Kind.WAIT,
-            "begin_ns": _column(table, "begin"),
-            "duration_ns": _column(table, "wait"),
-        },
-        {
-            "kind": Kind.LOAD,
-            "begin_ns": begins,
-            "duration_ns": _column(table, "load"),
-            "bytes": nbytes,
-            "cpu_ns": _column(table, "cpu"),
-            "counts": counts_column(COUNTS, table[:, -len(COUNTS) :]),
-        },
-        *(
-            {
-                "kind": kind,
-                "begin_ns": begins,
-                "duration_ns": _column(table, kind),
-                "count": samples,
-            }
-            for kind in PARTS
-        ),
-    ]
-
-
-def _is_summed(table: _Table, count: str) -> npt.NDArray[np.bool_]:
-    """Tell which steps have requests that were not recorded one by one."""
+def _is_summed(table: _Table, block: _Block) -> npt.NDArray[np.bool_]:
+    """Tell which steps have requests of a block."""
+    assert block.count is not None
     is_summed: npt.NDArray[np.bool_] = _column(table, "is_detailed") == 0
-    is_summed &= _column(table, count) > 0
+    is_summed &= _column(table, block.count) > 0
     return is_summed
 
 
-def _sum(table: _Table, name: str, nbytes: str, count: str) -> dict[str, object]:
-    """Return the columns of the steps' requests of one name, added up."""
-    return {
-        "kind": Kind.REQUEST,
-        "name": name,
-        "begin_ns": _column(table, "load_begin"),
-        "duration_ns": _column(table, name),
-        "bytes": _column(table, nbytes),
-        "is_write": False,
-        "count": _column(table, count),
-    }
+def _repeated(values: Sequence[object], kind: pa.DataType, blocks: _Blocks) -> pa.Array:
+    """Return a column of each block's value, one or null for all of its events."""
+    lengths = [len(table) for _, table in blocks]
+    return array_of(values, kind).take(numbers(np.repeat(np.arange(len(blocks)), lengths)))
+
+
+def _chosen(what: str, blocks: _Blocks) -> pa.Array:
+    """Return a column of what each block takes from the field that it names; null without one."""
+    return pa.concat_arrays([_field(table, getattr(block, what)) for block, table in blocks])
+
+
+def _field(table: _Table, name: str | None) -> pa.Array:
+    return pa.nulls(len(table), pa.int64()) if name is None else numbers(_column(table, name))
+
+
+def _counts(block: _Block, table: _Table) -> pa.Array:
+    if block is not _LOAD:
+        return pa.nulls(len(table), arrow_schema().field("counts").type)
+    return counts_column(COUNTS, table[:, -len(COUNTS) :])
 
 
 def _column(table: _Table, name: str) -> npt.NDArray[np.int64]:
