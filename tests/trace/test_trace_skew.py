@@ -158,6 +158,10 @@ def test_a_host_that_nothing_binds_is_named_and_left_alone() -> None:
     assert found.corrected(batch_of([lonely])).equals(batch_of([lonely]))
 
 
+def test_a_host_alone_need_not_be_compared() -> None:
+    assert clocks([Event(kind=Kind.STEP, begin_ns=BEGIN, duration_ns=1, host="h")]).unknown == ()
+
+
 def test_a_few_barriers_or_ranks_that_miss_some_say_nothing() -> None:
     rng = np.random.default_rng(0)
     few = Estate([0.0, 50.0]).barriers([0, 1], rng, count=3)

@@ -89,10 +89,10 @@ class ClockEvidence:
         moments = [one.at_ns for some in seen.values() for one in some]
         at_ns = int(np.median(moments)) if moments else 0
         offsets = spread({pair: fit(some, at_ns) for pair, some in seen.items() if some}, at_ns)
-        names = list(self._numbers)
+        names, alone = list(self._numbers), self._hosts - set(offsets)
         return Clocks(
             offsets=dict(sorted((names[host], offset) for host, offset in offsets.items())),
-            unknown=tuple(sorted(names[host] for host in self._hosts - set(offsets))),
+            unknown=tuple(sorted(names[host] for host in alone)) if len(self._hosts) > 1 else (),
         )
 
     def _add_barriers(self, batch: pa.RecordBatch) -> None:
