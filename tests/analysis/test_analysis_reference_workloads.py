@@ -77,6 +77,6 @@ def test_the_published_gaps_of_stragglers_come_back() -> None:
 
 def test_ten_thousand_accelerator_hours_a_day_are_lost() -> None:
     job = analysed("MM-L")
-    assert job.loading and job.loading.wait_s and job.step_s
-    lost = job.loading.wait_s.total / job.step_s.total * find_model("MM-L").ranks * 24
+    assert job.wait_s and job.step_s
+    lost = job.wait_s.total / job.step_s.total * find_model("MM-L").ranks * 24
     assert lost == pytest.approx(10_000, rel=WITHIN)
