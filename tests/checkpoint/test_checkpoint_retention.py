@@ -109,6 +109,27 @@ def test_at_least_one_stays(storage: LocalStorage) -> None:
         prune(storage, keep=0)
 
 
+@pytest.mark.parametrize("text", [b"checkpoint-10", b"/data/run/checkpoint-10/\n"])
+@pytest.mark.parametrize("pointer", ["latest", "best.txt"])
+def test_what_a_file_beside_it_names_stays(
+    storage: LocalStorage, pointer: str, text: bytes
+) -> None:
+    storage.write(f"run/{pointer}", text)
+    storage.write("run/config.json", b"{" + bytes(9000))
+    storage.write("run/picture", b"\xff\xfe")
+    assert prune(storage, keep=1).removed == ("run/checkpoint-20",)
+    storage.delete(f"run/{pointer}")
+    assert prune(storage, keep=1).removed == ("run/checkpoint-10",)
+
+
+def test_what_a_link_leads_to_stays(storage: LocalStorage) -> None:
+    link = Path(storage.url, "run/best")
+    link.symlink_to("checkpoint-10")
+    assert prune(storage, keep=1).removed == ("run/checkpoint-20",)
+    link.unlink()
+    assert prune(storage, keep=1).removed == ("run/checkpoint-10",)
+
+
 def test_what_is_read_stays_until_it_is_not(storage: LocalStorage) -> None:
     put_pin(storage, "run/checkpoint-10", new_lease("me", 100.0))
     found = prune(storage, keep=1)

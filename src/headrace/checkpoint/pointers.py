@@ -6,6 +6,8 @@ that the pointer names is complete, and so is what was there before it.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from headrace.checkpoint.layout import Checkpoint, Folder, Pointer
 from headrace.core.errors import CorruptDataError, NotFoundError
 from headrace.storage.paths import join
@@ -62,6 +64,28 @@ def is_pointed_to(storage: Storage, checkpoint: Checkpoint) -> bool:
         return storage.read(pointer.path).strip() == pointer.content.strip()
     except NotFoundError:
         return False
+
+
+def named_beside(storage: Storage, folder: str) -> set[str]:
+    """Return what short files directly in a folder hold, without folders before it.
+
+    Some are names of checkpoints, whatever the files are called: ``CheckpointWriter`` lets its
+    user choose.
+
+    Args:
+        storage: The store.
+        folder: Above checkpoints, relative to the store's root.
+
+    Raises:
+        StorageError: one cannot be read.
+    """
+    names = set()
+    for info in storage.list(folder, hidden=False, recursive=False):
+        if 0 < info.size <= MOST_POINTER_BYTES:
+            with suppress(NotFoundError, UnicodeDecodeError):  # removed meanwhile, or no text
+                text = storage.read(info.path, 0, info.size).decode()
+                names.add(text.strip().rstrip("/").rpartition("/")[2])
+    return names
 
 
 def _beside(folder: Folder, name: str) -> str:

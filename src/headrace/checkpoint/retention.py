@@ -1,7 +1,8 @@
 """Removes checkpoints that are not to be kept, and none that somebody reads.
 
 What is kept is told for each folder by itself, for each is of another run: the newest complete
-checkpoints, all whose name tells no step (``best``, ``final``), and the one that a pointer names.
+checkpoints, all whose name tells no step (``best``, ``final``), and those that a link leads to or
+a short file beside them names (``latest``).
 What is removed disappears marker first, so that a half is never taken for a whole; what somebody
 began to remove and did not end is removed on.
 """
@@ -28,7 +29,7 @@ from headrace.checkpoint.pins import (
     removals,
     store_time,
 )
-from headrace.checkpoint.pointers import is_pointed_to
+from headrace.checkpoint.pointers import is_pointed_to, named_beside
 from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.port import Storage
 
@@ -80,7 +81,7 @@ def prune(
         for one in find_checkpoints(storage, root)
         if below or one.path.rpartition("/")[0] == root.strip("/")
     ]
-    surplus = [one for one in superseded(found, keep) if not is_pointed_to(storage, one)]
+    surplus = _unnamed(storage, _unlinked(found, superseded(found, keep)))
     begun = removals(storage, {root, *(one.path.rpartition("/")[0] for one in found)})
     unfinished = [one for one in surplus if not one.complete and one.path not in begun]
     young = [one.path for one in unfinished if _is_young(storage, one.path)]
@@ -95,6 +96,27 @@ def prune(
         read=tuple(one.path for one in old if one.path not in removed),
         young=tuple(young),
     )
+
+
+def _unnamed(storage: Storage, surplus: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Return those to which no pointer leads."""
+    folders = {one.path.rpartition("/")[0] for one in surplus}
+    named = {folder: named_beside(storage, folder) for folder in folders}
+    return [
+        one
+        for one in surplus
+        if one.name not in named[one.path.rpartition("/")[0]] and not is_pointed_to(storage, one)
+    ]
+
+
+def _unlinked(found: Sequence[Checkpoint], surplus: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """Return those whose very files are not found under a name without a step as well. Pure."""
+    stay = {_versions(one) for one in found if one.step is None}
+    return [one for one in surplus if _versions(one) not in stay]
+
+
+def _versions(checkpoint: Checkpoint) -> frozenset[tuple[str, int, str]]:
+    return frozenset((file.path, file.size, file.version) for file in checkpoint.files)
 
 
 def superseded(found: Sequence[Checkpoint], keep: int) -> list[Checkpoint]:
