@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from headrace.analysis.workload.distributions import (
+    LEVELS,
     Constant,
     Distribution,
     Gamma,
     Lognormal,
     Mixture,
+    Quantiles,
 )
-from headrace.analysis.workload.fitting import fit_model
+from headrace.analysis.workload.fitting import Fitted, fit_model
 from headrace.analysis.workload.model import (
     Files,
     Linked,
@@ -90,10 +93,19 @@ def trace_of(model: Model, seed: int) -> Callable[[], Iterator[pa.RecordBatch]]:
     return lambda: Synthesis(model, seed=seed).batches()
 
 
-def alike(found: Distribution | None, meant: Distribution | None) -> None:
+@cache
+def fitted(seed: int) -> Fitted:
+    return fit_model(trace_of(WHOLE, seed))
+
+
+def alike(
+    found: Distribution | None,
+    meant: Distribution | None,
+    compared: tuple[float, ...] = LEVELS_COMPARED,
+) -> None:
     assert found is not None and meant is not None
     assert found.average() == pytest.approx(meant.average(), rel=VALUE_WITHIN)
-    levels = np.array(LEVELS_COMPARED)
+    levels = np.array(compared)
     same = pytest.approx(meant.quantiles(levels), rel=2 * VALUE_WITHIN)
     assert found.quantiles(levels) == same, (found, meant)
 
@@ -114,7 +126,7 @@ def alike_linked(found: Linked | None, meant: Linked | None) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_everything_that_a_model_holds_is_fitted_again(seed: int) -> None:
-    found, notes = fit_model(trace_of(WHOLE, seed))
+    found, notes = fitted(seed)
     assert notes == ()
     for count in ("name", "ranks", "ranks_per_host", "steps", "steps_per_epoch"):
         assert getattr(found, count) == getattr(WHOLE, count)
@@ -125,7 +137,7 @@ def test_everything_that_a_model_holds_is_fitted_again(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_loads_their_parts_and_stragglers_are_fitted_again(seed: int) -> None:
-    found, meant = fit_model(trace_of(WHOLE, seed)).model.load, WHOLE.load
+    found, meant = fitted(seed).model.load, WHOLE.load
     assert found and meant
     assert (found.unit, found.parts.keys()) == (meant.unit, meant.parts.keys())
     assert found.per_step == pytest.approx(meant.per_step)
@@ -138,7 +150,7 @@ def test_loads_their_parts_and_stragglers_are_fitted_again(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_requests_and_the_popularity_of_files_are_fitted_again(seed: int) -> None:
-    found, meant = fit_model(trace_of(WHOLE, seed)).model.requests, WHOLE.requests
+    found, meant = fitted(seed).model.requests, WHOLE.requests
     assert found and meant and found.files and meant.files
     assert found.per_step == pytest.approx(meant.per_step, rel=VALUE_WITHIN)
     alike_linked(found.seconds, meant.seconds)
@@ -149,7 +161,7 @@ def test_requests_and_the_popularity_of_files_are_fitted_again(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_transfers_and_their_periods_are_fitted_again(seed: int) -> None:
-    found = fit_model(trace_of(WHOLE, seed)).model.transfers()
+    found = fitted(seed).model.transfers()
     assert found.keys() == WHOLE.transfers().keys()
     for name, meant in WHOLE.transfers().items():
         for field in ("period_steps", "blocks", "ranks"):
@@ -157,3 +169,64 @@ def test_transfers_and_their_periods_are_fitted_again(seed: int) -> None:
         assert found[name].seconds.mean == pytest.approx(meant.seconds.mean, rel=VALUE_WITHIN)
         if meant.bytes is not None:
             alike(found[name].bytes, meant.bytes)
+
+
+def random_family(draw: np.random.Generator, mean: float) -> Distribution:
+    match draw.integers(4):
+        case 0:
+            return Constant(mean=mean)
+        case 1:
+            return Lognormal(mean=mean, sigma=float(draw.uniform(0.05, 0.7)))
+        case 2:
+            return Gamma(mean=mean, shape=float(draw.uniform(0.8, 30)))
+        case _:
+            values = np.sort(draw.uniform(0.2, 2.0, len(LEVELS))) * mean
+            return Quantiles(values=tuple(values.tolist()))
+
+
+def random_model(seed: int) -> Model:
+    draw = np.random.default_rng(seed)
+    step = random_family(draw, float(draw.uniform(0.1, 20)))
+    size = random_family(draw, 10.0 ** draw.uniform(4, 8))
+    return Model(
+        version=1,
+        name=f"random-{seed}",
+        ranks=int(draw.integers(30, 100)),
+        ranks_per_host=int(draw.integers(1, 5)),
+        steps=150,
+        step=Quantity(distribution=step, step_share=float(draw.uniform(0, 0.05))),
+        wait=Quantity(
+            distribution=random_family(draw, step.average() / 50),
+            zero_share=float(draw.uniform(0, 0.9)),
+        ),
+        load=Load(
+            seconds=Quantity(distribution=random_family(draw, step.average())),
+            per_step=float(draw.uniform(0.5, 2.5)),
+            unit="sample" if draw.integers(2) else "batch",
+            bytes=Linked(distribution=size, correlation=0.0),
+        ),
+        checkpoint_save=Transfer(
+            seconds=Quantity(distribution=random_family(draw, 3 * step.average())),
+            bytes=random_family(draw, 1e9),
+            period_steps=int(draw.integers(5, 40)),
+            blocks=bool(draw.integers(2)),
+        ),
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_models_are_fitted_again(seed: int) -> None:
+    meant = random_model(seed)
+    found = fit_model(trace_of(meant, seed)).model
+    assert found.load and meant.load and found.wait and meant.wait
+    assert found.checkpoint_save and meant.checkpoint_save
+    assert (found.ranks, found.ranks_per_host) == (meant.ranks, meant.ranks_per_host)
+    alike(found.step.distribution, meant.step.distribution)
+    alike(found.wait.distribution, meant.wait.distribution)
+    assert found.wait.zero_share == pytest.approx(meant.wait.zero_share, abs=0.02)
+    alike(found.load.seconds.distribution, meant.load.seconds.distribution)
+    assert found.load.bytes and meant.load.bytes and found.load.unit == meant.load.unit
+    alike(found.load.bytes.distribution, meant.load.bytes.distribution)
+    assert found.load.per_step == pytest.approx(meant.load.per_step, rel=VALUE_WITHIN)
+    assert found.checkpoint_save.period_steps == meant.checkpoint_save.period_steps
+    assert found.checkpoint_save.blocks == meant.checkpoint_save.blocks

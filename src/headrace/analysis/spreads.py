@@ -99,6 +99,12 @@ class SpreadSketch:
         quantiles: Floats = lower + (upper - lower) * (place - below)
         return quantiles
 
+    @property
+    def width(self) -> float:
+        """Return how far a value may be off, relative to it: 0 while they are exact."""
+        self._settle()
+        return 0.0 if self._binned is None else ACCURACY
+
     def weighted(self) -> tuple[Floats, Ints]:
         """Return the values, rising, as exact as they are kept, and how often each came."""
         self._settle()

@@ -3,7 +3,7 @@
 Tried in the order of their parameters: a constant; lognormal and gamma, of which the closer one
 is taken; a mixture of two lognormals; quantiles. A family will do if its distribution function is
 never further from the data's than :data:`LEAST_DISTANCE` (or what chance alone makes of so few
-values) and its mean no further from theirs than :data:`MEAN_ERROR`.
+values), give or take what a value may be off, and its mean no further than :data:`MEAN_ERROR`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CHANCE = 1.36
 MEAN_ERROR = 0.02
 """Relative, or two standard errors of the data's mean where that is more."""
 
-_SAME = 1e-3
-"""Values that spread no more, relative to their mean, are one."""
+SAME = 1e-3
+"""Values that differ by no more, relative to them, are one."""
 
 _BINS = 1024
 """Of logarithms, in which a mixture is sought."""
@@ -56,21 +56,26 @@ class _Data:
     """Largest that a family may have."""
 
     distance: float
+    """Largest of two distribution functions."""
+
+    width: float
+    """What a value may be off, relative to it."""
 
     @property
     def count(self) -> int:
         return int(self.times.sum())
 
 
-def choose_family(values: Floats, times: Ints) -> Distribution:
+def choose_family(values: Floats, times: Ints, *, width: float = 0.0) -> Distribution:
     """Return the distribution that is like the data.
 
     Args:
         values: Rising, each once, above 0.
         times: How often each came.
+        width: What a value may be off, relative to it.
     """
-    data = _data(values, times)
-    if values[-1] - values[0] <= _SAME * data.mean:
+    data = _data(values, times, max(width, SAME))
+    if values[-1] - values[0] <= SAME * data.mean:
         return Constant(mean=data.mean)
     simple = [one for one in (_lognormal(data), _gamma(data)) if one is not None]
     found = [one for one in simple if _will_do(one, data)]
@@ -80,7 +85,7 @@ def choose_family(values: Floats, times: Ints) -> Distribution:
     return mixture if _will_do(mixture, data) else _quantiles(data)
 
 
-def _data(values: Floats, times: Ints) -> _Data:
+def _data(values: Floats, times: Ints, width: float) -> _Data:
     count = int(times.sum())
     mean = float(np.average(values, weights=times))
     variance = float(np.average((values - mean) ** 2, weights=times))
@@ -91,6 +96,7 @@ def _data(values: Floats, times: Ints) -> _Data:
         mean=mean,
         mean_error=max(MEAN_ERROR * mean, 2 * math.sqrt(variance / count)),
         distance=max(LEAST_DISTANCE, CHANCE / math.sqrt(count)),
+        width=width,
     )
 
 
@@ -100,13 +106,12 @@ def _will_do(family: Distribution, data: _Data) -> bool:
 
 
 def _distance(family: Distribution, data: _Data) -> float:
-    """Return the largest distance of the distribution functions.
-
-    That of the data is taken in the middle of its steps, for a value may stand for a bin.
-    """
-    until = np.cumsum(data.times)
-    observed = (until - data.times / 2) / until[-1]
-    return float(np.abs(family.levels(data.values) - observed).max())
+    """Return how far the distribution functions are apart, within the width of a value (Lévy)."""
+    until = np.cumsum(data.times) / data.count
+    before = np.append(0.0, until[:-1])
+    too_few = until - family.levels(data.values * (1 + data.width))
+    too_many = family.levels(data.values * (1 - data.width)) - before
+    return float(max(too_few.max(), too_many.max()))
 
 
 def _lognormal(data: _Data) -> Lognormal:
@@ -131,25 +136,26 @@ def _gamma(data: _Data) -> Gamma | None:
 
 def _mixture(data: _Data) -> Mixture:
     """Return the likeliest of some, by expectation maximisation from several beginnings."""
-    counts, edges = np.histogram(data.logs, bins=_BINS, weights=data.times.astype(np.float64))
+    place = ((data.logs - data.logs[0]) * (_BINS / (data.logs[-1] - data.logs[0]))).astype(int)
+    counts = np.bincount(place, weights=data.times)
+    sums = np.bincount(place, weights=data.times * data.logs)
     used = counts > 0
-    logs, weights = ((edges[1:] + edges[:-1]) / 2)[used], counts[used] / counts.sum()
+    logs, weights = sums[used] / counts[used], counts[used] / data.count
     until = np.cumsum(weights)
-    least = (edges[1] - edges[0]) / 2
     found = [
-        _expected(logs, weights, (until <= max(split, until[0])).astype(np.float64), least)
+        _expected(logs, weights, (until <= max(split, until[0])).astype(np.float64))
         for split in (0.1, 0.3, 0.5, 0.7, 0.9)
     ]
     _, mixture = max(found, key=lambda one: one[0])
     return mixture
 
 
-def _expected(logs: Floats, weights: Floats, shares: Floats, least: float) -> tuple[float, Mixture]:
+def _expected(logs: Floats, weights: Floats, shares: Floats) -> tuple[float, Mixture]:
     """Return the likelihood and the mixture that some rounds lead to from the first's shares."""
     likelihood = -math.inf
     parts: list[tuple[float, float, float]] = []
     for _ in range(_ROUNDS):
-        parts = [_moments(logs, weights * one, least) for one in (shares, 1 - shares)]
+        parts = [_moments(logs, weights * one) for one in (shares, 1 - shares)]
         densities = [
             weight * np.exp(-(((logs - centre) / sigma) ** 2) / 2) / sigma
             for weight, centre, sigma in parts
@@ -163,12 +169,12 @@ def _expected(logs: Floats, weights: Floats, shares: Floats, least: float) -> tu
     return likelihood, Mixture(weight=min(parts[0][0], 1.0), first=first, second=second)
 
 
-def _moments(logs: Floats, weights: Floats, least: float) -> tuple[float, float, float]:
-    """Return weight, mean and standard deviation of one part; the last is ``least`` or more."""
+def _moments(logs: Floats, weights: Floats) -> tuple[float, float, float]:
+    """Return weight, mean and standard deviation of one part, which is never a single value."""
     weight = max(float(weights.sum()), 1e-12)
     centre = float(weights @ logs) / weight
     variance = float(weights @ (logs - centre) ** 2) / weight
-    return weight, centre, max(math.sqrt(variance), least)
+    return weight, centre, max(math.sqrt(variance), SAME / 4)
 
 
 def _quantiles(data: _Data) -> Quantiles:

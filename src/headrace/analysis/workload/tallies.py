@@ -121,7 +121,7 @@ class Tally:
         first = int(np.searchsorted(values, 0.0, side="right"))
         if first == values.size:
             return None
-        return choose_family(values[first:] / unit, times[first:])
+        return choose_family(values[first:] / unit, times[first:], width=self._spread.width)
 
     def quantity(self, unit: float, *, zeros: int = 0) -> Quantity:
         """Return all of it, in a unit.
