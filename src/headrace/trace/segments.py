@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -131,6 +132,17 @@ class SegmentFile:
             self._is_torn = False
             raise
         self.nbytes += len(message)
+
+
+def later_segments(path: Path) -> Iterator[Path]:
+    """Yield the segments that the process of a segment began after it, in their order."""
+    stem, number = path.name.rpartition("-")[0], _number(path, SUFFIX)
+    while number:
+        number += 1
+        later = path.with_name(f"{stem}-{number:06}{SUFFIX}")
+        if not later.exists():
+            return
+        yield later
 
 
 def is_growing(path: Path) -> bool:

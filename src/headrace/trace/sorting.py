@@ -21,6 +21,8 @@ RUN_EVENTS = 1 << 19
 MERGE_EVENTS = 1 << 10
 """Events of each run that are in memory while runs are merged: a quarter of a megabyte."""
 
+_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+
 
 def sorted_events(batches: Iterable[pa.RecordBatch], scratch: Path) -> Iterator[pa.RecordBatch]:
     """Yield all events by when they began.
@@ -67,7 +69,7 @@ class _Run:
     """A sorted file, of which the first events that were not taken are in memory."""
 
     def __init__(self, path: Path) -> None:
-        self._stream = pa.ipc.open_stream(pa.OSFile(str(path)))
+        self._stream = pa.ipc.open_stream(pa.OSFile(str(path)), options=_OPTIONS)
         self.is_left = True
         self._taken = 0
         self._next()
