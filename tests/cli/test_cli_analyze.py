@@ -149,6 +149,16 @@ def test_a_trace_that_is_cut_off_says_so_first_and_exits_with_one(
     assert said.startswith("PARTIAL: ") and "cut.parquet" in said
 
 
+def test_files_that_are_no_traces_are_named(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.parquet").write_bytes(trace.read_bytes())
+    (tmp_path / "notes.txt").write_text("not a trace")
+    assert run(["analyze", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.index("No traces, left out") < said.index("notes.txt")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -96,6 +96,9 @@ class Analyser:
             problems=(*notes.problems, *self._problems()),
             further_problems=notes.further_problems,
             lost_events=notes.lost_events,
+            left_out=tuple(notes.left_out),
+            further_left_out=notes.further_left_out,
+            relative_times=notes.is_relative,
         )
 
     def _problems(self) -> Iterator[str]:

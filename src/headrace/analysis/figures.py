@@ -293,6 +293,13 @@ class Analysis(Figures, frozen=True, kw_only=True):
     lost_events: int = 0
     """That were recorded and are missing: there was no room for them, or no time to write them."""
 
+    left_out: tuple[str, ...] = ()
+    """Files that are no traces, beside those that are."""
+
+    further_left_out: int = 0
+    relative_times: bool = False
+    """Whether times count from an arbitrary moment, so that hosts cannot be laid side by side."""
+
     @property
     def is_partial(self) -> bool:
         """Whether the figures are of a part of what was recorded."""

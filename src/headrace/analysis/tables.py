@@ -73,9 +73,17 @@ def overview(analysis: Analysis) -> Iterator[Table | Facts]:
 
 
 def gaps(analysis: Analysis) -> Iterator[Facts]:
-    """Yield what the trace cannot tell."""
-    if analysis.unknown:
-        yield Facts(title="Not told by this trace", items=tuple(analysis.unknown.items()))
+    """Yield what the trace cannot tell, and which files were no traces."""
+    items = list(analysis.unknown.items())
+    if analysis.relative_times:
+        items.append(("time", "counts from an arbitrary moment: hosts cannot be compared by it"))
+    if items:
+        yield Facts(title="Not told by this trace", items=tuple(items))
+    left_out = [("", name) for name in analysis.left_out]
+    if analysis.further_left_out:
+        left_out.append(("", f"… and {analysis.further_left_out:,} more"))
+    if left_out:
+        yield Facts(title="No traces, left out", items=tuple(left_out))
 
 
 def detailed(analysis: Analysis) -> Sequence[JobFigures]:
