@@ -338,6 +338,34 @@ def test_the_metadata_is_read_once_for_a_host(
     assert len(list(tmp_path.glob("read-*"))) == 1
 
 
+def test_groups_of_ranks_load_checkpoints_of_their_own_one_after_another(
+    limits: ShareLimits, tmp_path: Path
+) -> None:
+    for number in range(2):
+        state = {"a": torch.full((300_000,), number)}
+        dcp.save(state, checkpoint_id=tmp_path / f"saved-{number}", no_dist=True)
+
+    def work(rank: int) -> list[tuple[bool, bool]]:
+        groups = [torch.distributed.new_group(ranks) for ranks in ([0, 1], [2, 3])]
+        reader = CheckpointReader(tmp_path / "saved-0", sharing=limits)
+        found = []
+        for turn in range(3):
+            number = (rank // 2 + turn) % 2
+            loaded = {"a": torch.zeros(300_000, dtype=torch.int64)}
+            dcp.load(
+                loaded,
+                checkpoint_id=tmp_path / f"saved-{number}",
+                storage_reader=reader,
+                process_group=groups[rank // 2],
+            )
+            statistics = reader.statistics()
+            took = statistics.shared_bytes + statistics.fetch.wanted_bytes
+            found.append((bool((loaded["a"] == number).all()), 2_400_000 <= took < 2_500_000))
+        return found
+
+    assert run_ranks(4, work, tmp_path) == [[(True, True)] * 3] * 4
+
+
 def test_ranks_without_shared_memory_read_each_for_itself(saved: Path, tmp_path: Path) -> None:
     nowhere = ShareLimits(folder=str(tmp_path / "nowhere"))
     results = run_ranks(2, lambda _: load_as_rank(saved, nowhere), tmp_path)
