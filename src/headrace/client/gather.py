@@ -22,8 +22,9 @@ from headrace.client.batch import Batch, Replaced
 from headrace.client.counts import Counts
 from headrace.client.crew import Crew
 from headrace.client.fleet import Fleet
+from headrace.client.framecounts import count_frame, link_s, made_s
 from headrace.client.held import Held
-from headrace.client.inbox import Delivery, Inbox
+from headrace.client.inbox import Delivery, Inbox, MakingTask
 from headrace.client.maker import Made, Maker, raw_fields
 from headrace.client.member import Member
 from headrace.client.pace import Pace, Patience
@@ -347,10 +348,10 @@ class Gatherer:
     def _take_frame(
         self, work: _Work, call: _Call, key: SampleKey, header: FrameHeader, buffers: Buffers
     ) -> None:
-        link_s = _link_s(header, time.monotonic() - call.asked_at)
-        _count_frame(work.counts, header, buffers, length=work.lengths[key.sample], link_s=link_s)
+        on_link_s = link_s(header, time.monotonic() - call.asked_at)
+        count_frame(work.counts, header, buffers, length=work.lengths[key.sample], link_s=on_link_s)
         if work.detail is not None:
-            work.detail.made(key.sample, _made_s(header), call.share.member.name)
+            work.detail.made(key.sample, made_s(header), call.share.member.name)
         maker = self._shop.maker
         match header.kind:
             case "tensor":
@@ -431,7 +432,7 @@ class Gatherer:
         if visit in work.local or visit not in work.assembly.waiting:
             return
         work.local[visit] = how
-        self._shop.crew.submit(work.step, _Task(work.step, key, make, self._inbox))
+        self._shop.crew.submit(work.step, MakingTask(work.step, key, make, self._inbox))
 
     def _take(self, work: _Work, delivery: Delivery) -> None:
         visit = (delivery.key.sample, delivery.key.epoch)
@@ -509,63 +510,8 @@ class Gatherer:
         )
 
 
-def _made_s(header: FrameHeader) -> float:
-    """Return how long an agent took to make a sample, its wait for the quota included [s]."""
-    return header.throttled_s + header.read_s + header.transform_s
-
-
 def _detail(detail: StepDetail, delivery: Delivery, made: Made) -> None:
     sample = delivery.key.sample
     if made.storage_bytes:
         detail.read(sample, delivery.begin, made)
     detail.made(sample, made.throttled_s + made.read_s + made.transform_s)
-
-
-def _link_s(header: FrameHeader, came_after_s: float) -> float:
-    """Return how long a frame that came so long after it was asked for was on its way [s]."""
-    return 0.0 if header.after_s is None else max(0.0, came_after_s - header.after_s)
-
-
-def _count_frame(
-    counts: Counts, header: FrameHeader, buffers: Buffers, *, length: int, link_s: float
-) -> None:
-    counts.wire_bytes += sum(buffer.nbytes for buffer in buffers)
-    counts.queued_s += header.queued_s
-    counts.cores_s += header.cores_s
-    counts.link_s += link_s
-    counts.throttled_s += header.throttled_s
-    counts.read_s += header.read_s
-    counts.transform_s += header.transform_s
-    if header.kind == "tensor":
-        counts.tensor += 1
-        counts.ready += header.ready
-        counts.shared += header.shared
-    elif header.kind == "raw":
-        counts.raw[header.code] += 1
-    if buffers and not header.shared:
-        queued_s = header.queued_s - header.cores_s + link_s
-        counts.took(queued_s + header.throttled_s + header.read_s)
-        counts.tier_bytes[header.tier] += length
-        if header.has_cache or header.hit:
-            counts.cache_bytes += length
-        if header.hit:
-            counts.hit_bytes[header.tier] += length
-
-
-class _Task:
-    """One sample for the decoding threads: always leaves exactly one result."""
-
-    def __init__(self, step: int, key: SampleKey, make: Callable[[], Made], inbox: Inbox) -> None:
-        self._step = step
-        self._key = key
-        self._make = make
-        self._inbox = inbox
-
-    def __call__(self) -> None:
-        begin, begin_cpu = time.monotonic(), time.thread_time()
-        try:
-            outcome: Made | BaseException = self._make()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the step is gathered
-            outcome = error
-        cpu_s = time.thread_time() - begin_cpu
-        self._inbox.put(Delivery(self._step, self._key, outcome, begin, cpu_s))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.client.maker import Made
@@ -76,3 +78,23 @@ class Inbox:
                 self._closed = True
                 os.close(self._reader)
                 os.close(self._writer)
+
+
+class MakingTask:
+    """One sample for the decoding threads: always leaves exactly one result."""
+
+    def __init__(self, step: int, key: SampleKey, make: Callable[[], Made], inbox: Inbox) -> None:
+        self._step = step
+        self._key = key
+        self._make = make
+        self._inbox = inbox
+
+    def __call__(self) -> None:
+        """Make it, and leave what came of it in the inbox."""
+        begin, begin_cpu = time.monotonic(), time.thread_time()
+        try:
+            outcome: Made | BaseException = self._make()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the step is gathered
+            outcome = error
+        cpu_s = time.thread_time() - begin_cpu
+        self._inbox.put(Delivery(self._step, self._key, outcome, begin, cpu_s))
