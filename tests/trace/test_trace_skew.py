@@ -174,6 +174,14 @@ def test_a_few_barriers_or_ranks_that_miss_some_say_nothing() -> None:
     assert clocks(unnamed).offsets == {}
 
 
+def test_barriers_over_different_files_are_not_one() -> None:
+    events = [
+        Event(kind=Kind.BARRIER, begin_ns=BEGIN + n * 10**9, duration_ns=1, host=host, file=file)
+        for n, (host, file) in enumerate(20 * [("a", "/first"), ("b", "/second")])
+    ]
+    assert clocks(events).offsets == {}
+
+
 def test_barriers_of_one_name_are_told_apart_by_their_order() -> None:
     events = [
         Event(kind=Kind.BARRIER, begin_ns=BEGIN + n * 10**9 + late, duration_ns=1, host=host)

@@ -96,8 +96,11 @@ class ClockEvidence:
         )
 
     def _add_barriers(self, batch: pa.RecordBatch) -> None:
-        job, name = self._codes(batch, "job"), self._codes(batch, "name")
-        key = mixed(job, name, _numbers(batch, "epoch"), _numbers(batch, "step"))
+        key = mixed(
+            *(self._codes(batch, name) for name in ("job", "name")),
+            *(_numbers(batch, name) for name in ("epoch", "step")),
+            _coded(batch.column("file"), hash),
+        )
         host, rank = self._codes(batch, "host"), _numbers(batch, "rank")
         self._barriers.add(key, host, rank, _end(batch))
 
