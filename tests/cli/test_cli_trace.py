@@ -169,3 +169,15 @@ def test_contents_do_not_depend_on_how_events_are_cut_into_batches() -> None:
     for kind, contents in whole.kinds.items():
         assert parts.kinds[kind].seconds == pytest.approx(contents.seconds)
         assert parts.kinds[kind].bytes == contents.bytes
+
+
+def test_show_says_that_times_are_relative(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "hdfs-audit.log"
+    log.write_text(
+        "1970-01-01 00:01:00,000 INFO FSNamesystem.audit: allowed=true\tugi=u\tip=/10.0.0.1\t"
+        "cmd=open\tsrc=/d\tdst=null\tperm=null\n"
+    )
+    assert run(["trace", "show", str(log)]) == 0
+    assert "arbitrary moment" in capsys.readouterr().out

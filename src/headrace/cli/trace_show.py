@@ -170,6 +170,8 @@ def _clocks(trace: Trace) -> Table:
 
 def _remarks(notes: Notes) -> Iterator[tuple[str, Sequence[str], int]]:
     unknown = [f"{name}: {why}" for name, why in notes.unknown.items()]
+    if notes.is_relative:
+        unknown.append("begin: times count from an arbitrary moment, spans over files mean nothing")
     yield "what the trace cannot tell", unknown, 0
     lost = [f"{notes.lost_events:,} events: no room on disk, or no time to write them"]
     yield "lost when it was recorded", lost if notes.lost_events else [], 0
