@@ -424,6 +424,18 @@ def test_one_rank_waits_for_no_other_and_has_no_slowest() -> None:
     assert (found.slowest_rank, found.barrier_s, found.bytes) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("duration_s", "pause_s", "occasions"),
+    [(0.002, 0.5, 4), (0.002, 0.05, 1), (3, 2, 1), (3, 4, 4), (60, 9, 1), (60, 11, 4)],
+)
+def test_events_that_name_no_step_are_of_one_save_if_they_last_longer_than_their_pauses(
+    duration_s: float, pause_s: float, occasions: int
+) -> None:
+    begins = [number * (duration_s + pause_s) for number in range(4)]
+    found = checkpoints(*(event(Kind.CHECKPOINT_SAVE, at, duration_s, rank=0) for at in begins))
+    assert found.occasions == occasions
+
+
 def test_saves_that_name_no_step_and_are_not_equally_many_are_told_apart_by_time() -> None:
     found = checkpoints(
         event(Kind.CHECKPOINT_SAVE, 0, 5, rank=0),

@@ -24,7 +24,7 @@ from headrace.analysis.workload.families import choose_family
 from headrace.analysis.workload.fitting import fit_model
 from headrace.analysis.workload.model import Linked, Load, Model, Quantity, Requests, Transfer
 from headrace.analysis.workload.synthesis import Synthesis
-from headrace.core.errors import CallerError
+from headrace.core.errors import CallerError, ConfigError
 from headrace.report.toml import parse_toml, toml_text
 from headrace.trace.events import Event, Kind, Phase, batch_of
 
@@ -112,6 +112,30 @@ def test_families_are_told_from_samples_of_them() -> None:
     for family in meant:
         values, times = np.unique(family.quantiles(levels), return_counts=True)
         assert type(choose_family(values, times)) is type(family)
+
+
+def test_quantiles_keep_the_mean_where_values_leap() -> None:
+    values, times = np.array([8.0, 80, 512, 1.5e8, 1.6e8]), np.array([45, 3, 41, 9, 2])
+    family = choose_family(values, times)
+    assert isinstance(family, Quantiles)
+    assert family.average() == pytest.approx(float(values @ times) / times.sum(), rel=1e-6)
+    found = family.quantiles(np.array([0.1, 0.4, 0.6, 0.8, 0.95, 1.0]))
+    assert found == pytest.approx([8, 8, 512, 512, 1.5e8, 1.6e8])
+    drawn = family.quantiles(np.linspace(0, 1, 10_001))
+    assert not ((drawn > 600) & (drawn < 1e8)).any()
+    assert drawn.mean() == pytest.approx(family.average(), rel=0.01)
+    at = np.array([7.0, 8.0, 512, 1e6, 1.6e8])
+    assert family.levels(at) == pytest.approx([0, 0.45, 0.89, 0.89, 1], abs=0.03)
+
+
+def test_means_that_do_not_belong_to_quantiles_are_refused() -> None:
+    values = tuple(float(k) for k in range(len(LEVELS)))
+    with pytest.raises(ConfigError, match="have 20 means, or none"):
+        Quantiles(values=values, means=(0.5,))
+    with pytest.raises(ConfigError, match="the mean 7 is not between 0 and 1"):
+        Quantiles(values=values, means=(7.0, *(k + 0.5 for k in range(1, 20))))
+    with pytest.raises(ConfigError, match="must rise"):
+        Quantiles(values=values[::-1])
 
 
 SMALL = Model(

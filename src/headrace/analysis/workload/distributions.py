@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from headrace.analysis.columns import Floats
+from headrace.analysis.columns import Floats, Mask
 from headrace.analysis.workload.normal import normal_levels, normal_scores
 from headrace.core.errors import ConfigError
 
@@ -29,6 +29,16 @@ LEVELS = (
 )
 """At which :class:`Quantiles` are told."""
 
+LEAP = 8.0
+"""Quantiles so many times apart have no values between them."""
+
+_STEEPEST = 1e6
+"""Largest power by which values rise between two quantiles."""
+
+_ROUNDING = 1e-4
+"""What a mean may be beyond the quantiles beside it, since numbers in files have six digits."""
+
+_LEAST = 1e-300
 _TABLE_POINTS = 4096
 _REACH = 8.5
 """Standard deviations that a table of a family spans on each side."""
@@ -172,35 +182,87 @@ class Mixture(Family, frozen=True, kw_only=True, tag="mixture"):
 
 
 class Quantiles(Family, frozen=True, kw_only=True, tag="quantiles"):
-    """Values at :data:`LEVELS`, straight lines between: where no family is like the data."""
+    """Values at :data:`LEVELS`, and means between them: where no family is like the data.
+
+    Between two levels the value rises by a power of the level, or leaps, so that its mean is the
+    one told.
+    """
 
     values: Annotated[tuple[NotNegative, ...], Meta(min_length=len(LEVELS), max_length=len(LEVELS))]
+    """Rising."""
+
+    means: Annotated[tuple[NotNegative, ...], Meta(max_length=len(LEVELS) - 1)] = ()
+    """Of what lies between two values; if none are told, values rise in straight lines."""
 
     def __post_init__(self) -> None:
         if any(after < before for before, after in pairwise(self.values)):
             raise ConfigError("the values of quantiles must rise; sort them")
+        if self.means and len(self.means) != len(LEVELS) - 1:
+            raise ConfigError(f"{len(LEVELS)} quantiles have {len(LEVELS) - 1} means, or none")
+        for mean, (low, high) in zip(self.means, pairwise(self.values), strict=False):
+            if not low * (1 - _ROUNDING) <= mean <= high * (1 + _ROUNDING):
+                raise ConfigError(f"the mean {mean:g} is not between {low:g} and {high:g}")
 
     def average(self) -> float:
         """Return the mean."""
-        values = np.array(self.values)
-        return float((np.diff(LEVELS) * (values[1:] + values[:-1]) / 2).sum())
+        return float(np.diff(LEVELS) @ self._means)
 
     def levels(self, values: Floats) -> Floats:
         """Return the probability of at most each value."""
-        points = np.array(self.values)
-        last = np.searchsorted(points, values, side="right")  # a step where values are equal
-        levels = np.interp(values, points, LEVELS)
-        is_point = (last > 0) & (points[np.maximum(last - 1, 0)] == values)
-        return np.where(is_point, np.array(LEVELS)[np.maximum(last - 1, 0)], levels)
+        low, high = np.array(self.values[:-1]), np.array(self.values[1:])
+        piece = np.clip(np.searchsorted(self.values, values, side="right") - 1, 0, low.size - 1)
+        height = np.maximum(high[piece] - low[piece], _LEAST)
+        part = np.clip((values - low[piece]) / height, 0.0, 1.0)
+        smooth = part ** (1 / np.maximum(self._powers[piece], 1 / _STEEPEST))
+        leaping = np.where(part < 1, self._edges[piece], 1.0)
+        inside = np.where(self._leaps[piece], leaping, smooth)
+        at = np.array(LEVELS)
+        levels = at[piece] + (at[piece + 1] - at[piece]) * inside
+        return np.where(values < self.values[0], 0.0, levels)
 
     def quantiles(self, levels: Floats) -> Floats:
         """Return the values that are not exceeded with each probability."""
-        quantiles: Floats = np.interp(levels, LEVELS, self.values)
+        low, high = np.array(self.values[:-1]), np.array(self.values[1:])
+        at = np.array(LEVELS)
+        piece = np.clip(np.searchsorted(at, levels, side="right") - 1, 0, low.size - 1)
+        part = (levels - at[piece]) / (at[piece + 1] - at[piece])
+        leaping = (part > self._edges[piece]).astype(np.float64)
+        inside = np.where(self._leaps[piece], leaping, part ** self._powers[piece])
+        quantiles: Floats = low[piece] + (high[piece] - low[piece]) * inside
         return quantiles
 
     def scaled(self, factor: float) -> Quantiles:
         """Return the distribution of ``factor`` times the value."""
-        return Quantiles(values=tuple(value * factor for value in self.values))
+        return Quantiles(
+            values=tuple(value * factor for value in self.values),
+            means=tuple(mean * factor for mean in self.means),
+        )
+
+    @property
+    def _means(self) -> Floats:
+        values = np.array(self.values)
+        return np.array(self.means) if self.means else (values[1:] + values[:-1]) / 2
+
+    @property
+    def _leaps(self) -> Mask:
+        """Return which pieces have values of one end and of the other, and none between."""
+        values = np.array(self.values)
+        leaps: Mask = values[1:] > LEAP * values[:-1]
+        return leaps & bool(self.means)
+
+    @property
+    def _edges(self) -> Floats:
+        """Return which part of each piece has the lower value, if the others have the higher."""
+        values = np.array(self.values)
+        return np.clip((values[1:] - self._means) / np.maximum(np.diff(values), _LEAST), 0.0, 1.0)
+
+    @property
+    def _powers(self) -> Floats:
+        """Return by which power of its level each piece rises from one end to the other."""
+        heights = np.diff(self.values)
+        above = np.maximum(self._means - np.array(self.values[:-1]), heights / _STEEPEST)
+        powers = np.where(heights > 0, heights / np.maximum(above, _LEAST) - 1, 1.0)
+        return np.clip(powers, 0.0, _STEEPEST)
 
 
 Distribution: TypeAlias = Constant | Lognormal | Gamma | Mixture | Quantiles

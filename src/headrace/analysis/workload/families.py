@@ -178,9 +178,12 @@ def _moments(logs: Floats, weights: Floats) -> tuple[float, float, float]:
 
 
 def _quantiles(data: _Data) -> Quantiles:
-    """Return the values at the levels, scaled so that their mean is that of the data."""
+    """Return the values at the levels, and the means of what lies between them."""
     until = np.cumsum(data.times)
-    wanted = np.ceil(np.array(LEVELS) * until[-1])
-    found = data.values[np.searchsorted(until, np.maximum(wanted, 1))]
-    plain = Quantiles(values=tuple(found.tolist()))
-    return plain.scaled(data.mean / plain.average())
+    wanted = np.array(LEVELS) * until[-1]
+    place = np.searchsorted(until, np.maximum(np.ceil(wanted), 1))
+    values = data.values[place]
+    sums = np.append(0.0, np.cumsum(data.values * data.times))
+    at_levels = np.interp(wanted, np.append(0, until), sums)
+    means = np.clip(np.diff(at_levels) / np.diff(wanted), values[:-1], values[1:])
+    return Quantiles(values=tuple(values.tolist()), means=tuple(means.tolist()))
