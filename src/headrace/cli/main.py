@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import os
 import sys
 from pathlib import Path
 
 import click
 
-from headrace.cli.running import UnreadGroup, run_command
+from headrace.cli.running import run_command
+from headrace.cli.verbs import VerbGroup
 
 VERBS = {
     "agent": ("headrace.cli.agent", "Serve just-in-time samples from this host's storage."),
@@ -36,37 +35,7 @@ VERBS = {
 }
 
 
-class VerbGroup(UnreadGroup):
-    """Loads a verb's module when it is called, so that ``--help`` stays fast."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return all verbs."""
-        return sorted(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the verb's module and return its ``command``."""
-        if cmd_name not in VERBS:
-            return None
-        module = importlib.import_module(VERBS[cmd_name][0])
-        command: click.Command = module.command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; a wrong one is refused with the nearest right one."""
-        near = difflib.get_close_matches(args[0], VERBS, n=1)
-        if args[0] not in VERBS and near:
-            ctx.fail(f"no command {args[0]!r}; did you mean {near[0]!r}?")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, VERBS[name][1]) for name in self.list_commands(ctx)])
-
-
-@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=VerbGroup, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headrace")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:

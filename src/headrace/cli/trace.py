@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.trace_anonymize import command as anonymize_command
-from headrace.cli.trace_compact import command as compact_command
-from headrace.cli.trace_export import command as export_command
-from headrace.cli.trace_run import command as run_command
-from headrace.cli.trace_show import command as show_command
+from headrace.cli.verbs import VerbGroup
+
+VERBS = {
+    "anonymize": ("headrace.cli.trace_anonymize", "Replace names in a trace, to publish it."),
+    "compact": ("headrace.cli.trace_compact", "Make a folder of what headrace recorded smaller."),
+    "export": ("headrace.cli.trace_export", "Write a trace for Perfetto, OpenTelemetry, Parquet."),
+    "run": ("headrace.cli.trace_run", "Run a program, and record what it loads, reads and saves."),
+    "show": ("headrace.cli.trace_show", "Show what is in a trace, and what is wrong with it."),
+}
 
 
-@click.group()
+@click.group(cls=VerbGroup, verbs=VERBS)
 def command() -> None:
     """Record a program, and work on traces.
 
@@ -22,7 +26,3 @@ def command() -> None:
       headrace trace run -- python train.py
       headrace trace show ~/.cache/headrace/traces
     """  # noqa: D301 - click reads the lone \b
-
-
-for _one in (anonymize_command, compact_command, export_command, run_command, show_command):
-    command.add_command(_one)
