@@ -46,6 +46,19 @@ def test_a_module_runs_as_one(
     assert (read["file"], read["bytes"]) == (str(tmp_path / "data"), 4)
 
 
+def test_a_python_without_headrace_is_recorded_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = (
+        "import importlib.util as u, sys; file = open(sys.argv[1], 'w'); file.write('12345');"
+        "file.close(); print(u.find_spec('headrace'), u.find_spec('msgspec'))"
+    )
+    python = str(Path(sys.base_prefix, "bin", "python{}.{}".format(*sys.version_info)))
+    outcome = traced([python, "-c", script, str(tmp_path / "out")], tmp_path)
+    assert capfd.readouterr().out == "None None\n"
+    assert [event["bytes"] for event in outcome.of("request")] == [5]
+
+
 def test_a_sitecustomize_of_the_users_own_runs_too(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,13 +101,15 @@ class _WatchedFile(io.FileIO):
         took = time.perf_counter_ns() - began
         if not stat.S_ISREG(os.fstat(self.fileno()).st_mode):
             return
-        file = os.path.abspath(os.fsdecode(self.name))  # noqa: PTH100 - no objects: it is hot
+        file = os.fsdecode(self.name)
+        if not file.startswith("/"):
+            file = os.path.abspath(file)  # noqa: PTH100 - no objects: it is hot
         tally = tracer.tallies.current
         if tally is None:
             tracer.record("metadata", began, took, name="open", file=file)
         else:
             tally.opened(file, took)
-        self._at = self.tell()
+        self._at = self.tell() if self.mode.startswith("a") else 0
         self._run = _Run(tracer, watcher, file)
 
     def readinto(self, buffer: Any) -> int | None:
