@@ -13,7 +13,7 @@ from headrace.trace.contents import Contents
 from headrace.trace.events import Event, Kind, batch_of
 from headrace.trace.opening import open_trace
 from headrace.trace.segments import SUFFIX, Origin
-from headrace.trace.store import EventRecorder
+from headrace.trace.store import EventRecorder, RecorderLimits
 
 SECOND = 10**9
 BEGIN = 1_700_000_000 * SECOND
@@ -114,6 +114,29 @@ def test_an_export_is_by_one_clock(trace: Path, tmp_path: Path) -> None:
     begins = [t for batch in open_trace([target]).batches() for t in batch["begin_ns"].to_pylist()]
     assert max(begins) - min(begins) == 19 * SECOND
     assert not open_trace([target]).clocks().offsets
+
+
+def test_hosts_that_are_exported_one_by_one_can_be_compared_later(
+    trace: Path, tmp_path: Path
+) -> None:
+    for segment_ in trace.iterdir():
+        target = tmp_path / "out" / f"{segment_.name}.parquet"
+        target.parent.mkdir(exist_ok=True)
+        assert run(["trace", "export", str(segment_), str(target), "--to", "parquet"]) == 0
+    assert open_trace([tmp_path / "out"]).clocks().offsets["b"].ns == 5 * SECOND
+
+
+def test_what_was_lost_is_said_by_an_export_too(tmp_path: Path) -> None:
+    limits = RecorderLimits(segment_bytes=10_000, folder_bytes=20_000)
+    with EventRecorder(tmp_path / "t", Origin(role="x", host="h"), limits=limits) as recorder:
+        for number in range(100):
+            recorder.record(Event(kind=Kind.STEP, begin_ns=number, file=f"{number:0300}"))
+            recorder.flush()
+    target = tmp_path / "out.parquet"
+    assert run(["trace", "export", str(tmp_path / "t"), str(target), "--to", "parquet"]) == 1
+    exported = open_trace([target])
+    kept = sum(batch.num_rows for batch in exported.batches())
+    assert exported.notes.lost_events == 100 - kept > 0
 
 
 def test_an_export_never_becomes_part_of_its_trace(

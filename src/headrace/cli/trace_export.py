@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,22 +15,20 @@ from headrace.report.units import bytes_
 from headrace.trace.exportotel import export_otel
 from headrace.trace.exportparquet import export_parquet
 from headrace.trace.exportperfetto import export_perfetto
-from headrace.trace.opening import open_trace
+from headrace.trace.opening import Trace, open_trace
 
-Export = Callable[[Iterable[pa.RecordBatch], Path], int]
-
-FORMATS: dict[str, tuple[Export, str]] = {
-    "otel": (export_otel, "a Collector's otlpjsonfile receiver reads it"),
-    "parquet": (export_parquet, "headrace analyze, and whatever reads Parquet"),
-    "perfetto": (export_perfetto, "open it at ui.perfetto.dev or chrome://tracing"),
+READERS = {
+    "otel": "a Collector's otlpjsonfile receiver reads it",
+    "parquet": "headrace analyze, and whatever reads Parquet",
+    "perfetto": "open it at ui.perfetto.dev or chrome://tracing",
 }
-"""By name: what writes it, and who reads it."""
+"""Who reads a format, by its name."""
 
 
 @click.command("export")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE... OUT")
 @click.option(
-    "--to", "format_name", type=click.Choice(sorted(FORMATS)), required=True, help="Of OUT."
+    "--to", "format_name", type=click.Choice(sorted(READERS)), required=True, help="Of OUT."
 )
 def command(*, traces: tuple[str, ...], format_name: str) -> int:
     """Write a trace to the file OUT for another tool, by one clock and sorted where it is Parquet.
@@ -49,12 +48,19 @@ def command(*, traces: tuple[str, ...], format_name: str) -> int:
     path = Path(target)
     trace = open_trace(given)
     require_elsewhere(path, given, trace)
-    export, readers = FORMATS[format_name]
+    export = _exporter(format_name, trace)
     with progress_bar("exporting", trace.nbytes) as advanced:
         events = export(trace.batches(advanced), path)
     click.echo(
-        f"headrace: {events:,} events, {bytes_(path.stat().st_size)}, are in {path}; {readers}",
+        f"headrace: {events:,} events, {bytes_(path.stat().st_size)}, are in {path}; "
+        f"{READERS[format_name]}",
         err=True,
     )
     tell_problems(trace)
     return 1 if trace.notes.is_partial else 0
+
+
+def _exporter(format_name: str, trace: Trace) -> Callable[[Iterable[pa.RecordBatch], Path], int]:
+    if format_name == "parquet":
+        return partial(export_parquet, about=trace.about)
+    return export_otel if format_name == "otel" else export_perfetto

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,7 +72,7 @@ def compact(
     files, events, before = [], 0, 0
     for host, paths in whole.items():
         names = tuple(path.name for path in paths)
-        about = About(host=host, lost_events=lost[host], replaces=names)
+        about = partial(About, host=host, lost_events=lost[host], replaces=names)
         files.append(free_path(paths[0].parent, host or "unknown", PARQUET_SUFFIX))
         events += export_parquet(_events(paths, advanced), files[-1], about)
         before += sum(path.stat().st_size for path in paths)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -16,16 +16,16 @@ from headrace.trace.sorting import sorted_events
 GROUP_EVENTS = 1 << 18
 """Events of a row group: enough to compress well, few enough to hold while they are written."""
 
-_NOTHING = About()
 
-
-def export_parquet(batches: Iterable[pa.RecordBatch], path: Path, about: About = _NOTHING) -> int:
+def export_parquet(
+    batches: Iterable[pa.RecordBatch], path: Path, about: Callable[[], About] = About
+) -> int:
     """Write all events and return how many there were.
 
     Args:
         batches: Of events.
         path: Of the file; beside it there must be space to sort more than half a million.
-        about: What the file says of them.
+        about: Returns what the file says of them; asked when all were read.
 
     Raises:
         StorageError: the file cannot be written.
@@ -33,6 +33,6 @@ def export_parquet(batches: Iterable[pa.RecordBatch], path: Path, about: About =
     with EventParquetWriter(path) as writer:
         for group in joined(sorted_events(batches, path.parent), GROUP_EVENTS):
             writer.write(group)
-        writer.describe({ABOUT_KEY: msgspec.json.encode(about)})
+        writer.describe({ABOUT_KEY: msgspec.json.encode(about())})
         writer.commit()
     return writer.events

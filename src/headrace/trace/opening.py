@@ -23,7 +23,7 @@ from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
 from headrace.trace.importers.darshan import Darshan
 from headrace.trace.importers.dftracer import DFTracer
 from headrace.trace.importers.dlio import DLIO
-from headrace.trace.importers.eventparquet import EventParquet, about
+from headrace.trace.importers.eventparquet import About, EventParquet, about
 from headrace.trace.importers.hdfsaudit import HDFSAudit
 from headrace.trace.importers.kineto import Kineto
 from headrace.trace.importers.segments import Segments, host_of
@@ -109,6 +109,12 @@ class Trace:
         yield from joined(self._events(clocks, failures, advanced), BATCH_EVENTS)
         if len(failures) == len(self.sources):
             raise failures[0]
+
+    def about(self) -> About:
+        """Return what a file should say that holds all events of the trace, once they were read."""
+        hosts = {source.host for source in self.sources}
+        host = hosts.pop() if len(hosts) == 1 else None
+        return About(host=host, lost_events=self.notes.lost_events)
 
     def _events(
         self, clocks: Clocks, failures: list[HeadraceError], advanced: Callable[[int], None]
