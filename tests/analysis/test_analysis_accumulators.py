@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.analysis.columns import Columns
 from headrace.analysis.distinct import MOST_HASHES, DistinctNames
 from headrace.analysis.named import NamedSums
+from headrace.analysis.slots import MOST_SLOTS, SlotSums
 from headrace.analysis.spreads import MOST_EXACT, SHARES, SpreadSketch
 from headrace.analysis.stretches import Stretches, Union, united
 from headrace.trace.events import Event, batch_of
@@ -85,6 +87,9 @@ def test_nothing_has_no_spread() -> None:
 
 
 PIECES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(0, 15)), max_size=40)
+
+
+POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 80)), max_size=20)
 
 
 def moments(pieces: list[Piece], gap: int = 0) -> set[tuple[int, int]]:
@@ -161,3 +166,53 @@ def test_names_are_counted_exactly_while_few_and_nearly_when_many() -> None:
     rng = np.random.default_rng(4)
     names._hashes = np.unique(rng.integers(0, 2**64 - 1, 500_000, np.uint64))[:MOST_HASHES]
     assert len(names) == pytest.approx(500_000, rel=0.02)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    moments=st.lists(st.integers(-(10**12), 10**14), min_size=1, max_size=60),
+    parts=st.integers(1, 4),
+)
+def test_slots_of_time_grow_with_the_trace_and_lose_nothing(moments: list[int], parts: int) -> None:
+    sums = SlotSums(("name",), {"reads": "sum"})
+    for place in range(parts):
+        part = np.array(moments[place::parts], np.int64)
+        if part.size:
+            sums.cover(int(part.min()), int(part.max()))
+            names = np.where(part % 2 == 0, "even", "odd")
+            ones = np.ones(part.size, np.int64)
+            sums.add({"name": names, "slot": sums.slots_of(part), "reads": ones})
+    table = sums.table()
+    assert table is not None
+    wanted = Counter(("odd" if one % 2 else "even", one // sums.width_ns) for one in moments)
+    keys = zip(table["name"].to_pylist(), table["slot"].to_pylist(), strict=True)
+    assert dict(zip(keys, table["reads"].to_pylist(), strict=True)) == wanted
+    slots = table["slot"].to_pylist()
+    assert max(slots) - min(slots) < MOST_SLOTS
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    pieces=PIECES, points=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 80)), max_size=20)
+)
+def test_moments_within_a_stretch_are_counted_without_its_ends(
+    pieces: list[Piece], points: list[tuple[int, int]]
+) -> None:
+    whole = united(as_stretches([piece for piece in pieces if piece[2]]))
+    rows = np.array(points, np.int64).reshape(-1, 2)
+    found = whole.moments_within(rows[:, 0], rows[:, 1]).tolist()
+    wanted = [
+        sum(key == one and begin < at < end for one, at in points)
+        for key, begin, end in zip(*(column.tolist() for column in whole), strict=True)
+    ]
+    assert found == wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(pieces=PIECES, cut=st.integers(0, 80))
+def test_a_union_that_is_split_is_the_same_in_two_parts(pieces: list[Piece], cut: int) -> None:
+    whole = united(as_stretches(pieces))
+    keys = np.unique(whole.keys)
+    parts = whole.split(keys, np.full(keys.size, cut))
+    assert sum(part.seconds() for part in parts) == pytest.approx(whole.seconds())
+    assert all(end <= cut for end in parts[0].ends) and all(one >= cut for one in parts[1].begins)

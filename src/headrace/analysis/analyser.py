@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pyarrow as pa
 
 from headrace.analysis.columns import Columns
@@ -91,7 +92,7 @@ class Analyser:
             events=sum(job.events for job in jobs),
             span_s=max(job.span_s for job in jobs),
             jobs=jobs,
-            findings=self._findings(),
+            findings=self._findings(jobs),
             unknown=self._unknown(jobs) | notes.unknown,
             problems=(*notes.problems, *self._problems()),
             further_problems=notes.further_problems,
@@ -105,8 +106,10 @@ class Analyser:
         if self._impossible_events:
             yield f"{self._impossible_events:,} events are of impossible times and left out"
 
-    def _findings(self) -> tuple[Finding, ...]:
-        found = [one for job, sums in self._jobs.items() for one in sums.findings(job)]
+    def _findings(self, jobs: tuple[JobFigures, ...]) -> tuple[Finding, ...]:
+        found = [
+            _as_share(one, job) for job in jobs for one in self._jobs[job.job].findings(job.job)
+        ]
         return tuple(sorted(found, key=lambda one: -one.lost_s))
 
     def _require_events(self) -> None:
@@ -127,3 +130,12 @@ class Analyser:
         rough = {name: why for sums in self._jobs.values() for name, why in sums.rough().items()}
         further = f"{self._further_events} events are of further jobs than {MOST_JOBS}"
         return missing | rough | ({"jobs": further} if self._further_events else {})
+
+
+def _as_share(finding: Finding, job: JobFigures) -> Finding:
+    """Return a finding whose share is of the same time as that of idle accelerators."""
+    if job.accelerators is None:
+        return finding
+    whole_s = job.accelerators.ranks * job.accelerators.span_s
+    share = min(finding.lost_s / whole_s, 1.0) if whole_s else 0.0
+    return msgspec.structs.replace(finding, lost_share=share)

@@ -1,8 +1,8 @@
 """Reads and saves of checkpoints: time of each rank, and what ranks wait for the slowest.
 
-A rank's events of one step are of one save, and so are those that name no step and follow one
-another within a second. Where events name no step, the first of each rank belong together, and
-the second, and so on, if all ranks have equally many; else those do that overlap in time.
+A rank's events of one step are of one save. Those that name no step are of one where the pause
+between them is no longer than the longer of both. Then the first of each rank belong together,
+and the second, and so on, if all ranks have equally many; else those do that overlap in time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from headrace.analysis.figures import Checkpoints
 from headrace.analysis.spreads import NS_PER_S, SpreadSketch
 from headrace.analysis.stretches import Stretches, latest_so_far, united
 
-JOINED_NS = 1_000_000_000
-"""Events of a rank that are no further apart are of one load or save [ns]."""
+JOINED_NS = 100_000_000
+"""Events of a rank that are no further apart are of one load or save, however short [ns]."""
+
+MOST_PAUSE_NS = 10_000_000_000
+"""Events of a rank that are further apart are not, however long [ns]."""
 
 MOST_FILES = 100
 """Checkpoints whose requests are looked for by name."""
@@ -59,7 +62,7 @@ class CheckpointSums:
 
     def result(self) -> Checkpoints | None:
         """Return the figures; None where there were no such events of known duration."""
-        groups = self._joined()
+        groups = _joined_by_length(self._joined())
         own_ns = groups["end"] - groups["begin"]
         spread = SpreadSketch()
         spread.add(own_ns)
@@ -87,7 +90,7 @@ class CheckpointSums:
     def _joined(self) -> _Groups:
         """Return one row for each rank's load or save."""
         whole = np.concatenate([np.empty(0, _GROUP), *self._groups])
-        self._groups = [_joined(whole)]
+        self._groups = [_joined(whole, JOINED_NS)]
         self._pending = 0
         return self._groups[0]
 
@@ -108,7 +111,21 @@ def _rows(events: Columns) -> _Groups:
     return rows
 
 
-def _joined(rows: _Groups) -> _Groups:
+def _joined_by_length(groups: _Groups) -> _Groups:
+    """Join what is no further apart than it is long; the result depends on no order."""
+    if not groups.size:
+        return groups
+    lengths = groups["end"] - groups["begin"]
+    return _joined(groups, np.maximum(lengths[1:], lengths[:-1]).clip(JOINED_NS, MOST_PAUSE_NS))
+
+
+def _joined(rows: _Groups, pause_ns: int | Ints) -> _Groups:
+    """Return one row for all of a place that name the same step, or are not further apart.
+
+    Args:
+        rows: In any order; in that of the result where there is a pause for each.
+        pause_ns: Between rows that are joined at most, one for all or for each two [ns].
+    """
     if not rows.size:
         return rows
     rows = rows[np.lexsort((rows["begin"], rows["step"], rows["place"]))]
@@ -117,7 +134,7 @@ def _joined(rows: _Groups) -> _Groups:
         rows["step"][1:] != rows["step"][:-1]
     )
     reached = latest_so_far(np.cumsum(is_other), rows["end"])
-    is_late = np.append(False, rows["begin"][1:] - reached[:-1] > JOINED_NS)
+    is_late = np.append(False, rows["begin"][1:] - reached[:-1] > pause_ns)
     firsts = np.flatnonzero(is_other | (is_late & (rows["step"] == NULL)))
     joined = rows[firsts]
     joined["end"] = reached[np.append(firsts[1:], rows.size) - 1]

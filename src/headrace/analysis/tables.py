@@ -168,14 +168,11 @@ def idle_table(found: Accelerators) -> Table:
         for cause, lost_s in found.by_cause_s.items()
         if lost_s
     ]
-    cost = "" if found.cost is None else f" They cost {found.cost:,.2f} at the price given."
-    compute = "" if found.compute_s is None else f" They computed for {seconds(found.compute_s)}."
     return Table(
         title="Accelerators stood still",
         columns=("", "time", "share"),
         rows=(*rows, ("together", seconds(found.idle_s), percent(found.idle_share))),
-        note=f"Of {_ranks(found.ranks)} in {seconds(found.span_s)}: "
-        f"{_quantity(found.lost_hours)} accelerator hours.{cost}{compute}",
+        note="\n".join(_idle_notes(found)),
         emphasis=frozenset({2}),
     )
 
@@ -403,6 +400,18 @@ def _checkpoints(found: Checkpoints) -> tuple[str, ...]:
 
 def _suspect(one: Suspect) -> tuple[str, str, str]:
     return seconds(one.mean_s), seconds(one.others_mean_s), percent(one.share)
+
+
+def _idle_notes(found: Accelerators) -> Iterator[str]:
+    per_day = found.idle_share * found.ranks * 24
+    yield (
+        f"Of {_ranks(found.ranks)} in {seconds(found.span_s)}: {_quantity(found.lost_hours)} "
+        f"accelerator hours; {_quantity(per_day)} a day at that rate."
+    )
+    if found.cost is not None:
+        yield f"They cost {found.cost:,.2f} at the price given."
+    if found.compute_s is not None:
+        yield f"Accelerators computed for {seconds(found.compute_s)}."
 
 
 def _gap(found: Stragglers) -> str:
