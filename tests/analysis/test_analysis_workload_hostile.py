@@ -27,6 +27,7 @@ from headrace.analysis.workload.synthesis import Synthesis
 from headrace.core.errors import CallerError, ConfigError
 from headrace.report.toml import parse_toml, toml_text
 from headrace.trace.events import Event, Kind, Phase, batch_of
+from headrace.trace.importer import BATCH_EVENTS
 
 NUMBERS = st.one_of(st.none(), st.integers(0, 5), st.integers(0, 2**62))
 EVENTS = st.builds(
@@ -210,3 +211,10 @@ def test_steps_of_a_trace_in_bounded_blocks_do_not_overlap_on_a_rank() -> None:
         for row in batch.to_pylist():
             assert row["begin_ns"] >= ends.get(row["rank"], 0)
             ends[row["rank"]] = row["begin_ns"] + row["duration_ns"]
+
+
+def test_no_batch_is_larger_than_others_make_them_however_many_ranks_there_are() -> None:
+    model = find_model("MM-L")
+    sizes = [batch.num_rows for batch in Synthesis(model, ranks=20_000, steps=2).batches()]
+    assert max(sizes) <= BATCH_EVENTS
+    assert sum(sizes) >= 20_000 * 2 * 7

@@ -211,8 +211,9 @@ class Quantiles(Family, frozen=True, kw_only=True, tag="quantiles"):
         """Return the probability of at most each value."""
         low, high = np.array(self.values[:-1]), np.array(self.values[1:])
         piece = np.clip(np.searchsorted(self.values, values, side="right") - 1, 0, low.size - 1)
-        height = np.maximum(high[piece] - low[piece], _LEAST)
-        part = np.clip((values - low[piece]) / height, 0.0, 1.0)
+        height = high[piece] - low[piece]
+        part = np.minimum((values - low[piece]) / np.where(height > 0, height, np.inf), 1.0)
+        part = np.where(height > 0, np.maximum(part, 0.0), 1.0)
         smooth = part ** (1 / np.maximum(self._powers[piece], 1 / _STEEPEST))
         leaping = np.where(part < 1, self._edges[piece], 1.0)
         inside = np.where(self._leaps[piece], leaping, smooth)
