@@ -22,7 +22,15 @@ from headrace.analysis.workload.distributions import (
 )
 from headrace.analysis.workload.families import choose_family
 from headrace.analysis.workload.fitting import fit_model
-from headrace.analysis.workload.model import Linked, Load, Model, Quantity, Requests, Transfer
+from headrace.analysis.workload.model import (
+    Linked,
+    Load,
+    Model,
+    Quantity,
+    Requests,
+    Transfer,
+    find_model,
+)
 from headrace.analysis.workload.synthesis import Synthesis
 from headrace.core.errors import CallerError, ConfigError
 from headrace.report.toml import parse_toml, toml_text

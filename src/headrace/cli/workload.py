@@ -44,7 +44,9 @@ def command() -> None:
 
 @command.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("-o", "--output", metavar="MODEL", default="-", help="TOML file; else printed.")
+@click.option(
+    "-o", "--out", "output", metavar="MODEL", default="-", help="TOML file; else printed."
+)
 @click.option("--job", help="Which one, where the trace has several.")
 @click.option("--name", help="Of the model, instead of the job's.")
 def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | None) -> int:
@@ -84,7 +86,8 @@ def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | No
 @click.argument("model")
 @click.option(
     "-o",
-    "--output",
+    "--out",
+    "output",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
     help="Directory for the trace, one Parquet file.",
