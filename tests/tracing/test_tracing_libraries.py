@@ -250,6 +250,20 @@ def test_a_process_is_of_the_rank_that_its_launcher_says(
     assert inherited_standing() == Standing(rank=rank, phase=phase)
 
 
+def test_a_rank_that_a_traced_program_launches_is_at_nothing_yet(
+    tracer: Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracer.begin_steps(has_loader=True)
+    tracer.publish()
+    monkeypatch.setenv("RANK", "3")
+    assert inherited_standing() == Standing(rank=3)
+
+
+def test_a_program_without_standard_error_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    Watcher("calls").try_to(lambda: 1 / 0)
+
+
 def test_a_spawned_process_is_at_what_its_parent_is_at(tracer: Tracer) -> None:
     tracer.standing.rank, tracer.standing.step = 5, 40
     tracer.begin_steps(has_loader=True)

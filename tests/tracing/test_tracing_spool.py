@@ -142,3 +142,26 @@ def test_a_signal_handler_may_record_while_a_record_is_being_written(
     numbers = [number for number in collected.numbers() if number < 10**9]
     assert sorted(numbers) == list(range(written))
     assert len(collected.events) > written
+
+
+def test_a_program_that_closes_all_files_gets_no_record_into_its_own(
+    tmp_path: Path, collected: Collected
+) -> None:
+    spool = Spool(tmp_path)
+    spool.write(event(0))
+    child = os.fork()
+    if not child:
+        spool.write(event(1))
+        os.closerange(3, 1000)
+        own = [os.open(tmp_path / f"own{number}", os.O_WRONLY | os.O_CREAT) for number in range(99)]
+        spool.write(event(2))
+        grandchild = os.fork()
+        if grandchild:
+            os.waitpid(grandchild, 0)
+        else:
+            spool.write(event(3))
+        os.write(own[98], b"own")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert sorted(collected.numbers()) == [0, 1, 2, 3]
+    assert {(tmp_path / f"own{number}").stat().st_size for number in range(98)} == {0}

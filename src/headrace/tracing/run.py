@@ -16,6 +16,7 @@ from headrace.trace.segments import Origin
 from headrace.trace.store import EventRecorder
 from headrace.tracing.collecting import Collected, Collector
 from headrace.tracing.probe.spool import SPOOL_VARIABLE
+from headrace.tracing.probe.tracer import PARENT_VARIABLE
 from headrace.tracing.processes import ProcessSampler
 from headrace.tracing.program import run_program
 
@@ -77,10 +78,10 @@ def traced_environment(
     A program that uses headrace records that into the same folder, unless it was told where.
     """
     paths = [str(_STARTUP), *filter(None, [environment.get("PYTHONPATH")])]
-    told = {TRACE_VARIABLE: str(folder.absolute()), "HEADRACE_RUN": job}
     return {
-        **told,
-        **environment,
+        TRACE_VARIABLE: str(folder.absolute()),
+        **{name: value for name, value in environment.items() if name != PARENT_VARIABLE},
+        "HEADRACE_RUN": job,
         "PYTHONPATH": os.pathsep.join(paths),
         SPOOL_VARIABLE: str(spool),
     }

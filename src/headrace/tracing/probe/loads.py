@@ -9,7 +9,7 @@ from typing import Any
 
 from .parts import Seen, parts_of
 from .tally import Tally
-from .threads import Reading, ThreadMeter
+from .threads import Reading, read_thread
 from .tracer import Tracer, Watcher
 
 _METER_BYTES = 1024
@@ -18,12 +18,12 @@ _METER_BYTES = 1024
 
 def watch_fetchers(module: Any, tracer: Tracer) -> None:
     """Watch what makes a DataLoader's batches of its dataset."""
-    create, meter, watcher = module._DatasetKind.create_fetcher, ThreadMeter(), Watcher("loads")
+    create, watcher = module._DatasetKind.create_fetcher, Watcher("loads")
 
     @functools.wraps(create)
     def watched(kind: Any, dataset: Any, *arguments: Any, **named: Any) -> Any:
         fetcher = create(kind, dataset, *arguments, **named)
-        loads = _Loads(type(dataset).__name__, tracer, meter)
+        loads = _Loads(type(dataset).__name__, tracer)
         watcher.try_to(loads.watch, fetcher, watcher)
         return fetcher
 
@@ -73,10 +73,9 @@ class _Tasks:
 class _Loads:
     """Times the loads of one fetcher, which makes one batch after the other."""
 
-    def __init__(self, name: str, tracer: Tracer, meter: ThreadMeter) -> None:
+    def __init__(self, name: str, tracer: Tracer) -> None:
         self._name = name
         self._tracer = tracer
-        self._meter = meter
         self._begin_empty()
 
     def watch(self, fetcher: Any, watcher: Watcher) -> None:
@@ -107,7 +106,7 @@ class _Loads:
     def _begin(self) -> None:
         self._begin_empty()
         self._tracer.tallies.current = Tally()
-        self._before = self._meter.read()
+        self._before = read_thread()
         self._began = time.perf_counter_ns()
 
     def _timed(self, function: Callable[..., Any], note: Callable[[int], None]) -> Any:
@@ -133,7 +132,7 @@ class _Loads:
 
     def _end(self, tally: Tally) -> None:
         took = time.perf_counter_ns() - self._began
-        took_of_thread = _difference(self._before, self._meter.read())
+        took_of_thread = _difference(self._before, read_thread())
         read_bytes = max(took_of_thread.read_bytes or 0, tally.read_bytes) + tally.fetched_bytes
         standing = self._tracer.standing
         place = {"epoch": standing.epoch, "step": standing.step, "name": self._name}

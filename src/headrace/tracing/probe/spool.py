@@ -44,7 +44,7 @@ class Spool:
         self._waiting: deque[dict[str, Any]] = deque()
         self._is_writing = False
         self._file: int | None = None
-        self._number = self._nbytes = self._lost = 0
+        self._number = self._nbytes = self._inode = self._lost = 0
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def write(self, record: dict[str, Any]) -> None:
@@ -65,14 +65,21 @@ class Spool:
                 self._is_writing = False
 
     def _write(self, record: dict[str, Any]) -> None:
-        file = self._open() if self._file is None else self._file
+        file = self._file if self._is_open() else self._open()
         if file is None:
             self._lost += 1
             return
         self._append(file, record)
         if self._nbytes >= FILE_BYTES:
-            self._file, self._nbytes = None, 0
+            self._file = None
             os.close(file)
+
+    def _is_open(self) -> bool:
+        """Tell whether the file is still this one: the program may have closed it unknowingly."""
+        try:
+            return self._file is not None and os.fstat(self._file).st_ino == self._inode
+        except OSError:
+            return False
 
     def _append(self, file: int, record: dict[str, Any]) -> None:
         body = marshal.dumps(record, MARSHAL_VERSION)
@@ -92,7 +99,7 @@ class Spool:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             return None
-        self._file = file
+        self._file, self._inode, self._nbytes = file, os.fstat(file).st_ino, 0
         self._number += 1
         self._append(file, {"pid": os.getpid(), "lost": self._lost})
         self._lost = 0
@@ -103,7 +110,7 @@ class Spool:
         self._lock = threading.RLock()
         self._waiting.clear()
         self._is_writing = False
-        if self._file is not None:
+        if self._file is not None and self._is_open():
             os.close(self._file)
         self._file = None
         self._number = self._nbytes = self._lost = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -68,6 +69,12 @@ class Standing:
     """Of the batch that is being prepared; in a loader's workers, of its first batch."""
 
 
+def warn(text: str) -> None:
+    """Say something on standard error, if the program has one."""
+    with contextlib.suppress(Exception):
+        sys.stderr.write(f"headrace trace run: {text}\n")
+
+
 class Watcher:
     """Watches one kind of call; its first error switches it off, with one warning."""
 
@@ -84,9 +91,9 @@ class Watcher:
             function(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever it is, the program must go on
             self._is_off = True
-            sys.stderr.write(
-                f"headrace trace run: {self._what} of process {os.getpid()} are not recorded "
-                f"any further: {type(error).__name__}: {error}\n"
+            warn(
+                f"{self._what} of process {os.getpid()} are not recorded any further: "
+                f"{type(error).__name__}: {error}"
             )
 
     def timed(
@@ -193,19 +200,28 @@ class Tracer:
 
     def _begin_fork(self) -> None:
         """Forget which batch comes next where a server forks for others: it does not know."""
+        self._counting = threading.RLock()
         if any(_FORK_SERVER in word for word in sys.orig_argv):
             self.standing.step = self.standing.epoch = None
 
     def publish(self) -> None:
         """Let processes that are spawned from now on know what this one is at."""
-        os.environ[PARENT_VARIABLE] = json.dumps(asdict(self.standing))
+        told = {"launched": _launched_rank(), **asdict(self.standing)}
+        os.environ[PARENT_VARIABLE] = json.dumps(told)
 
 
 def inherited_standing() -> Standing:
-    """Return what the process that spawned this one was at, else what the environment says."""
-    told = os.environ.get(PARENT_VARIABLE)
-    if told is not None:
-        return Standing(**json.loads(told))
+    """Return what the process that spawned this one was at, else what the environment says.
+
+    A process that a launcher made a rank of its own is at nothing yet.
+    """
+    told = json.loads(os.environ.get(PARENT_VARIABLE, "{}"))
+    rank = _launched_rank()
+    if told and told.pop("launched") == rank:
+        return Standing(**told)
+    return Standing(rank=rank or 0, phase=os.environ.get(PHASE_VARIABLE) or "initialisation")
+
+
+def _launched_rank() -> int | None:
     said = (os.environ.get(name, "") for name in _RANK_VARIABLES)
-    rank = next((int(rank) for rank in said if rank.isdecimal()), 0)
-    return Standing(rank=rank, phase=os.environ.get(PHASE_VARIABLE) or "initialisation")
+    return next((int(rank) for rank in said if rank.isdecimal()), None)
