@@ -1,20 +1,29 @@
-"""Injects causes into modelled jobs, and scores what an analysis of their traces names."""
+"""Injects causes into modelled and simulated jobs, and scores what their traces are said to show.
+
+Seeds are others than those that the rules were made on.
+"""
 
 from __future__ import annotations
 
-from bench.diagnosis.modelled import verdicts
+from bench.diagnosis import modelled, simulated
 from bench.diagnosis.result import report_of
 from bench.measuring import Options, end_with, options, publish
 
 JOBS = 40
 """Of each cause."""
 
+JOBS_WITH_TWO = 10
+"""Of each pair of causes."""
+
 QUICK_JOBS = 3
 
 
 def main(given: Options) -> None:
     """Measure and report."""
-    publish(report_of(verdicts(QUICK_JOBS if given.quick else JOBS)), given.json)
+    jobs, pairs = (QUICK_JOBS, 1) if given.quick else (JOBS, JOBS_WITH_TWO)
+    hours = simulated.QUICK_HOURS if given.quick else simulated.HOURS
+    report = report_of(modelled.verdicts(jobs, of_pairs=pairs), simulated.verdicts(hours=hours))
+    publish(report, given.json)
 
 
 if __name__ == "__main__":

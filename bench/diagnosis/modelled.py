@@ -30,10 +30,15 @@ APART = 1000
 """Seeds between jobs; one that does not count is drawn anew with the next."""
 
 
-def verdicts(jobs: int, *, first_seed: int = 0) -> tuple[Verdict, ...]:
-    """Return a verdict for so many jobs of each cause and of each combination of two."""
-    kinds = [*((cause,) for cause in INJECTIONS), *COMBINATIONS]
-    tasks = [(first_seed + APART * job, true) for job in range(jobs) for true in kinds]
+def verdicts(jobs: int, *, of_pairs: int, first_seed: int = 0) -> tuple[Verdict, ...]:
+    """Return a verdict for so many jobs of each cause, and of each combination of two."""
+    single: list[tuple[Cause, ...]] = [(cause,) for cause in INJECTIONS]
+    kinds = [*single, *COMBINATIONS]
+    tasks = [
+        (first_seed + APART * job, true)
+        for job in range(jobs)
+        for true in (kinds if job < of_pairs else single)
+    ]
     with ProcessPoolExecutor(
         len(os.sched_getaffinity(0)), mp_context=get_context("forkserver")
     ) as pool:

@@ -15,12 +15,13 @@ from headrace.analysis.thresholds import Thresholds
 GOAL = "precision and recall ≥ 0.95 of each cause"
 
 
-def report_of(modelled: Sequence[Verdict]) -> Report:
-    """Return the report."""
+def report_of(modelled: Sequence[Verdict], simulated: Sequence[Verdict]) -> Report:
+    """Return the report of jobs on modelled hardware, and of those of the simulated estate."""
     return Report(
         name="diagnosis",
         settings={
-            "jobs": len(modelled),
+            "modelled_jobs": len(modelled),
+            "simulated_jobs": len(simulated),
             "least_lost_share": LEAST_LOST,
             "most_lost_share_of_none": MOST_LOST,
             "thresholds": msgspec.to_builtins(Thresholds()),
@@ -31,7 +32,12 @@ def report_of(modelled: Sequence[Verdict]) -> Report:
         goals={},
         table=table("Modelled jobs", modelled),
         repeats=1,
-        further={"goal": GOAL, "modelled": _scored(modelled)},
+        further={
+            "goal": GOAL,
+            "modelled": _scored(modelled),
+            "simulated": _scored(simulated),
+        },
+        further_tables=(table("Simulated jobs", simulated),),
     )
 
 

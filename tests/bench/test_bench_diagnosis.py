@@ -112,7 +112,7 @@ def test_scores_count_each_cause_of_a_job() -> None:
 
 
 def test_the_report_has_scores_and_what_was_wrong(tmp_path: Path) -> None:
-    publish(report_of([Verdict(7, (STORM,), (SLOW,))]), tmp_path)
+    publish(report_of([Verdict(7, (STORM,), (SLOW,))], []), tmp_path)
     written: dict[str, Any] = msgspec.json.decode((tmp_path / "diagnosis.json").read_bytes())
     assert written["modelled"]["scores"][STORM]["recall"] == 0
     assert written["modelled"]["wrong"] == [{"seed": 7, "true": [STORM], "named": [SLOW]}]

@@ -20,7 +20,7 @@ def causes_of_waits(view: View) -> dict[Cause, Mask]:
     in_storm = (
         view.is_waiting & (main == STORAGE) & view.is_storm & _waited_more(view, view.is_storm)
     )
-    is_cold = view.is_waiting & ~in_storm & view.is_after_start & _is_colder(view)
+    is_cold = view.is_waiting & ~in_storm & view.is_after_start & _is_colder(view, main)
     by_storage = view.is_waiting & (main == STORAGE) & ~in_storm & ~is_cold
     is_thrash = by_storage & view.has_fewer_hits
     is_congested = by_storage & ~is_thrash & _is_congested(view)
@@ -76,15 +76,14 @@ def _main_part(view: View) -> Ints:
     return np.where(enough, part, -1)
 
 
-def _is_colder(view: View) -> Mask:
+def _is_colder(view: View, main: Ints) -> Mask:
     """Return where loading was slower, or hits fewer, than usual; or the queue had no time.
 
-    A job that waits ever after must have waited more than then.
+    A job that waits ever after must have waited more then, and its queue never fills.
     """
-    if view.calm.any():
-        return view.is_slower | view.has_fewer_hits | view.is_begun
     is_slower: Mask = view.is_slower & _waited_more(view, view.is_after_start)
-    return is_slower | view.has_fewer_hits
+    is_colder = (is_slower | view.has_fewer_hits) & np.isin(main, (STORAGE, METADATA))
+    return is_colder | view.is_begun if view.calm.any() else is_colder
 
 
 def _waited_more(view: View, windows: Mask) -> Mask:

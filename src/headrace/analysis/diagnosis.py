@@ -49,11 +49,12 @@ def findings(evidence: JobEvidence, thresholds: Thresholds | None = None) -> tup
     if not ranks_s or not (lost_s or evidence.history.total(Quantity.WAITS)):
         return ()
     view = View(evidence, limits)
+    least_s = limits.lost_share * ranks_s
+    if lost_s < least_s:
+        return (_finding(view, _nothing(lost_s, ranks_s)),)
     losses = (*_checkpoints(view), *_waits(view))
-    named = [loss for loss in losses if loss.lost_s >= limits.lost_share * ranks_s]
-    if not named:
-        is_much = lost_s >= limits.lost_share * ranks_s
-        named = [_unexplained(view, lost_s) if is_much else _nothing(lost_s, ranks_s)]
+    named = [one for one in losses if one.lost_s >= min(least_s, limits.main_cause * lost_s)]
+    named = named or [_unexplained(view, lost_s)]
     return tuple(_finding(view, loss) for loss in sorted(named, key=lambda one: -one.lost_s))
 
 

@@ -12,8 +12,10 @@ class Thresholds:
     """What findings ask of the evidence."""
 
     lost_share: float = 0.02
-    """Share of the ranks' time that a cause must have taken to be named; with less lost in all,
-    nothing is wrong."""
+    """Share of the ranks' time from which something is wrong at all, and a cause is named."""
+
+    main_cause: float = 0.5
+    """Share of all that was lost from which a cause is named though it took less than that."""
 
     waiting: float = 0.02
     """Share of the ranks' time from which a window is one in which the job waited."""
@@ -39,7 +41,7 @@ class Thresholds:
     slower: float = 1.3
     """Time per byte over the usual one from which reading was slower than usual."""
 
-    fewer_hits: float = 0.85
+    fewer_hits: float = 0.75
     """Hit rate over the usual one up to which a cache holds less than usual."""
 
     has_cache: float = 0.3

@@ -38,7 +38,7 @@ class View:
         """Share of reads that a cache held; of bytes where the trace tells bytes."""
 
         self.usual_cost = self._usual_cost()
-        self.usual_hit_rate = _quantile(self.hit_rate, 0.9)
+        self.usual_hit_rate = _quantile(_smoothed(self.hit_rate), 0.95)
         self.is_slower: Mask = self.cost >= thresholds.slower * self.usual_cost
         self.has_fewer_hits: Mask = self.hit_rate <= thresholds.fewer_hits * (
             self.usual_hit_rate if self.usual_hit_rate >= thresholds.has_cache else np.nan
@@ -70,7 +70,10 @@ class View:
         return calm if enough else np.zeros_like(calm)
 
     def blamed_parts(self) -> Floats:
-        """Return seconds of each part in each window beyond what is usual while nothing waits."""
+        """Return seconds of each part, around each window, beyond the usual while nothing waits.
+
+        Neighbours count as well: parts of one load may lie in two windows.
+        """
         usual = np.zeros(len(self.parts))
         calm = self.calm
         per_load = self.parts / np.maximum(self.loads, 1.0)
@@ -78,7 +81,7 @@ class View:
             usual = np.median(per_load[:, calm], axis=1)
         excess = np.maximum(per_load - usual[:, None], 0.0) * np.maximum(self.loads, 1.0)
         slight = excess.sum(axis=0) < 0.1 * self.parts.sum(axis=0)
-        return np.where(slight, self.parts, excess)
+        return np.apply_along_axis(_smoothed, 1, np.where(slight, self.parts, excess))
 
     def mean_read(self) -> tuple[float, float]:
         """Return bytes and duration [s] of a read on average; NaN where there is none."""
@@ -146,7 +149,8 @@ class View:
 
     def _after_starts(self) -> Mask:
         after = self.is_begun.copy()
-        goes_on = self.is_waiting | self.is_slower | self.has_fewer_hits
+        waits_for_a_time = self.is_waiting & self.calm.any()
+        goes_on = waits_for_a_time | self.is_slower | self.has_fewer_hits
         for window in range(1, len(after)):
             after[window] |= after[window - 1] and goes_on[window]
         return after
@@ -203,6 +207,13 @@ def _filled(values: Floats) -> Floats:
     nexts = np.minimum(np.searchsorted(places, np.arange(known.size)), places.size - 1)
     filled: Floats = values[..., places[nexts]]
     return filled
+
+
+def _smoothed(values: Floats) -> Floats:
+    """Return means with the neighbours on both sides, so that no lucky window stands out."""
+    padded = np.pad(values, 1, mode="edge")
+    means: Floats = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+    return means
 
 
 def _joined(values: Floats, factor: int) -> Floats:
