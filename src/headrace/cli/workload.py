@@ -44,12 +44,10 @@ def command() -> None:
 
 @command.command()
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option(
-    "-o", "--out", "output", metavar="MODEL", default="-", help="TOML file; else printed."
-)
+@click.option("-o", "--out", metavar="MODEL", default="-", help="TOML file; else printed.")
 @click.option("--job", help="Which one, where the trace has several.")
 @click.option("--name", help="Of the model, instead of the job's.")
-def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | None) -> int:
+def fit(*, traces: tuple[str, ...], out: str, job: str | None, name: str | None) -> int:
     """Fit a model to TRACE, of any format that headrace reads.
 
     Exits with 1 if something of the trace is damaged; the model is of the rest.
@@ -63,7 +61,7 @@ def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | No
     from headrace.report.toml import toml_text
     from headrace.trace.opening import open_trace
 
-    require_writable_file(output)
+    require_writable_file(out)
     readings = [open_trace(traces) for _ in range(2)]  # each notes what is damaged for itself
     trace = readings[0]
     with progress_bar("fitting", 2 * trace.nbytes) as advanced:
@@ -76,8 +74,8 @@ def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | No
     for note in fitted.notes:
         click.echo(f"headrace: {note}", err=True)
     tell_problems(trace)
-    _write(output, toml_text(fitted.model))
-    if output != "-":
+    _write(out, toml_text(fitted.model))
+    if out != "-":
         _print_model(fitted.model)
     return 1 if trace.notes.is_partial else 0
 
@@ -87,7 +85,6 @@ def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | No
 @click.option(
     "-o",
     "--out",
-    "output",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
     help="Directory for the trace, one Parquet file.",
@@ -95,7 +92,7 @@ def fit(*, traces: tuple[str, ...], output: str, job: str | None, name: str | No
 @click.option("--ranks", type=click.IntRange(1, 1_000_000), help="Instead of the model's.")
 @click.option("--steps", type=click.IntRange(1, 10_000_000), help="Instead of the model's.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all randomness.")
-def synthesize(*, model: str, output: Path, ranks: int | None, steps: int | None, seed: int) -> int:
+def synthesize(*, model: str, out: Path, ranks: int | None, steps: int | None, seed: int) -> int:
     """Make a trace of MODEL, a TOML file or the name of a reference workload.
 
     The same seed makes the same trace.
@@ -110,8 +107,8 @@ def synthesize(*, model: str, output: Path, ranks: int | None, steps: int | None
     from headrace.trace.parquetfile import EventParquetWriter
 
     found = find_model(model)
-    require_writable_folder(output)
-    path = output / f"{_word(found.name)}-seed-{seed}.parquet"
+    require_writable_folder(out)
+    path = out / f"{_word(found.name)}-seed-{seed}.parquet"
     if path.exists():
         raise CallerError(f"{path} is there already; remove it, or name another directory")
     synthesis = Synthesis(found, ranks=ranks, steps=steps, seed=seed)
