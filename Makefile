@@ -37,6 +37,7 @@ bench: .venv/.dev
 	$(BIN)/python -m bench.offload $(ARGS)
 	$(BIN)/python -m bench.control $(ARGS)
 	$(BIN)/python -m bench.reservation $(ARGS)
+	$(BIN)/python -m bench.diagnosis $(ARGS)
 	$(BIN)/python -m bench.startup $(ARGS)
 	$(BIN)/python -m bench.evaluation $(ARGS)
 
