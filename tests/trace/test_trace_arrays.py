@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.trace import arrays
 from headrace.trace.arrays import COUNTS, array_of, counts, numbers, repeated
 
 LETTERS = string.ascii_letters + "é𝄞\0\n"
@@ -62,6 +63,13 @@ def test_values_that_do_not_fit_are_refused(value: object, kind: pa.DataType) ->
     for values in ([value], [None, value]):
         with pytest.raises((TypeError, AttributeError, OverflowError)):
             array_of(values, kind)
+
+
+def test_texts_that_are_too_long_for_one_batch_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "_MOST", 10)
+    assert array_of(["x" * 5] * 2, pa.string()).to_pylist() == ["xxxxx", "xxxxx"]
+    with pytest.raises(OverflowError, match="11 bytes"):
+        array_of(["x" * 5, "x" * 6], pa.string())
 
 
 def test_whole_columns() -> None:

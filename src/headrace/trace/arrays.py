@@ -16,6 +16,7 @@ import pyarrow as pa
 COUNTS = pa.map_(pa.string(), pa.int64())
 """Type of numbers by name."""
 
+_MOST = 2**31 - 1
 _Nulls = npt.NDArray[np.bool_]
 
 
@@ -30,6 +31,7 @@ def array_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
         TypeError: a value does not fit.
         AttributeError: a value is no text, or no dict.
         UnicodeEncodeError: a text has a lone surrogate.
+        OverflowError: all texts together take 2 GiB.
     """
     if values.count(None) == len(values):
         return pa.nulls(len(values), kind)
@@ -121,6 +123,8 @@ _MAKERS: dict[pa.DataType, Callable[[Sequence[Any], _Nulls], pa.Array]] = {
 
 
 def _offsets(ends: npt.NDArray[np.int64]) -> pa.Buffer:
+    if ends.size and ends[-1] > _MOST:
+        raise OverflowError(f"{ends[-1]:,} bytes of text are too many for one batch")
     return pa.py_buffer(np.concatenate([[0], ends]).astype(np.int32))
 
 
