@@ -40,15 +40,22 @@ _LIBRARIES = _words(
     """
 )
 
-NAMES = _CALLS | _AUDITED | _LIBRARIES
+_OWN = frozenset(
+    (
+        *("copy chunk", "process_io", "publish", "publish copy", "read metadata", "serve"),
+        *("serve range", "set copies", "transform"),
+    )
+)
+
+NAMES = _CALLS | _AUDITED | _LIBRARIES | _OWN
 """Of operations."""
 
 COUNTS = _words(
     """
-    bytes_storage bytes_wire cancelled_write_bytes files queue_batches queue_bytes queued_ns
-    rchar read_bytes reads samples samples_dropped samples_hedged samples_local samples_raw
-    samples_substituted samples_tensor storage_bytes syscr syscw tensors throttled_ns wchar
-    write_bytes writes
+    bytes_agents bytes_kept bytes_shared bytes_storage bytes_wire cancelled_write_bytes copies
+    files items queue_batches queue_bytes queued_ns rchar read_bytes reads requests retries
+    samples samples_dropped samples_hedged samples_local samples_raw samples_substituted
+    samples_tensor storage_bytes syscr syscw tensors throttled_ns wchar write_bytes writes
     """
 )
 """Of further numbers of an event."""
