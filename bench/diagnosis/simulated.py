@@ -84,7 +84,7 @@ def _troubled(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     yield "restarts", _replace(scenario, groups=restless, troubles=calm)
     for name, troubles in (
         ("nothing", calm),
-        ("scans", _replace(calm, scans=_replace(given.scans, per_day=12))),
+        ("scans", _replace(calm, scans=_replace(given.scans, per_day=20))),
         ("traffic", _replace(calm, congestion=traffic)),
         ("cores", _replace(calm, cpu=_replace(given.cpu, per_day=30))),
     ):
