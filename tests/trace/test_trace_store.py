@@ -27,7 +27,7 @@ from headrace.core.errors import ConfigError, StorageError
 from headrace.trace import store
 from headrace.trace.events import Event, Kind, batch_of
 from headrace.trace.importer import Notes
-from headrace.trace.importers.segments import Segments
+from headrace.trace.importers.segments import Segments, count_events
 from headrace.trace.opening import open_trace
 from headrace.trace.retention import Removed, make_room
 from headrace.trace.segments import SUFFIX, Origin, is_growing
@@ -577,3 +577,35 @@ def test_a_segment_that_cannot_be_mended_after_a_failed_write_is_left_for_anothe
     assert sorted(step for one in trace.batches() for step in one["step"].to_pylist()) == [0, 2]
     assert trace.notes.lost_events == 1
     assert len(segments(tmp_path)) == 2
+
+
+def test_segments_that_cannot_be_removed_do_not_keep_a_recorder_from_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        recorder.record(event(0))
+    unlink = Path.unlink
+
+    def of_another_user(path: Path, missing_ok: bool = False) -> None:
+        if path.name.endswith("000001" + SUFFIX):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", of_another_user)
+    limits = RecorderLimits(segment_bytes=100, folder_bytes=100)
+    with EventRecorder(tmp_path, ORIGIN, limits=limits) as recorder:
+        recorder.record(event(1))
+    assert steps(tmp_path) == [0, 1]
+
+
+def test_a_cut_segment_counts_as_far_as_it_is_whole(tmp_path: Path) -> None:
+    with EventRecorder(tmp_path, ORIGIN) as recorder:
+        for number in range(3):
+            recorder.record(event(number))
+            recorder.flush()
+    [path] = segments(tmp_path)
+    assert count_events(path) == 3
+    os.truncate(path, path.stat().st_size - 20)
+    assert count_events(path) == 2
+    path.write_bytes(b"x")
+    assert count_events(path) == 0

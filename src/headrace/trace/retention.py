@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.errors import HeadraceError
 from headrace.trace.importers.segments import count_events
 from headrace.trace.segments import SUFFIX, is_growing
 
@@ -34,12 +33,11 @@ def make_room(folder: Path, most_bytes: int) -> Removed:
     for _, nbytes, path in found:
         if total <= most_bytes:
             break
-        with suppress(FileNotFoundError):  # another recorder may make room as well
+        with suppress(OSError):  # another makes room as well, or it is another user's
             if not is_growing(path):
-                events += _count(path)
+                went = count_events(path)
                 path.unlink()
-                segments += 1
-                total -= nbytes
+                events, segments, total = events + went, segments + 1, total - nbytes
     return Removed(segments, events)
 
 
@@ -48,10 +46,3 @@ def _segments(folder: Path) -> Iterator[tuple[int, int, Path]]:
         with suppress(FileNotFoundError):
             state = path.stat()
             yield state.st_mtime_ns, state.st_size, path
-
-
-def _count(path: Path) -> int:
-    try:
-        return count_events(path)
-    except HeadraceError:  # what cannot be read is no loss
-        return 0

@@ -21,6 +21,8 @@ _GZIP = b"\x1f\x8b"
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 """Handing the columns of a small batch to threads takes seven times as long as reading them."""
 
+_COUNTING = pa.ipc.IpcReadOptions(use_threads=False, included_fields=[0])
+
 
 class _Origin(msgspec.Struct):
     host: str | None = None
@@ -60,15 +62,17 @@ class Segments:
 
 
 def count_events(path: Path) -> int:
-    """Return how many events a segment holds, with those that it says were lost before it.
+    """Return how many events a segment holds and says were lost before it, as far as it is whole.
 
-    Raises:
-        CorruptDataError: it is of another version, or no segment.
-        StorageError: it cannot be read.
+    One column is looked at, which takes a tenth of the time of reading.
     """
-    notes = Notes()
-    held: int = sum(batch.num_rows for batch in Segments().read(path, notes, lambda _: None))
-    return held + notes.lost_events
+    events = 0
+    with suppress(pa.ArrowException, OSError), pa.OSFile(str(path)) as file:
+        stream = pa.ipc.open_stream(file, options=_COUNTING)
+        events += _lost(stream.schema)
+        for batch in stream:
+            events += batch.num_rows
+    return events
 
 
 def host_of(head: bytes) -> str | None:
@@ -133,8 +137,7 @@ def _batches(
     advanced(told)
     require_version(stream.schema, path)
     named = _origin_in(stream.schema).job
-    lost = stream.schema.metadata.get(LOST_KEY, b"")
-    notes.lost_events += int(lost) if lost.isdigit() else 0
+    notes.lost_events += _lost(stream.schema)
     while True:
         try:
             batch = stream.read_next_batch()
@@ -154,6 +157,11 @@ def _batches(
             named = _job_named_later(path) or ""
         yield _of_job(batch, named)
     advanced(file.size() - told)
+
+
+def _lost(schema: pa.Schema) -> int:
+    lost = (schema.metadata or {}).get(LOST_KEY, b"")
+    return int(lost) if lost.isdigit() else 0
 
 
 def _note_end(path: Path, told: int, error: Exception | str, notes: Notes) -> None:
