@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,7 +46,7 @@ class EventParquetWriter:
         self.events += batch.num_rows
 
     def describe(self, metadata: Mapping[bytes, bytes]) -> None:
-        """Add metadata to that of the schema."""
+        """Add to the metadata of the file."""
         self._writer.add_key_value_metadata(dict(metadata))
 
     def finish(self) -> Path:
@@ -86,5 +87,5 @@ class EventParquetWriter:
         try:
             yield
         except OSError as error:
-            said = error.strerror or error
+            said = os.strerror(error.errno) if error.errno else error
             raise StorageError(f"cannot write {self._path}: {said}; name another place") from error
