@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +72,7 @@ class AgentLog:
             transform_s: How long it was worked on then [s].
         """
         if self._recording is not None:
-            row = MadeRow(job, visit, time.time_ns(), nbytes, read_s, transform_s)
+            row = (job, visit, time.time_ns(), nbytes, read_s, transform_s)  # a MadeRow, in haste
             self._recording.record_row(self._made, row)
 
     def served(self, row: ServedRow) -> None:
@@ -153,12 +153,55 @@ class MadeRows:
         Args:
             rows: Each a :class:`MadeRow`.
         """
-        made = [MadeRow(*row) for row in rows]
-        if len(made) <= MOST_EACH:
-            return batch_of(event for row in made for event in _each(row))
-        made.sort(key=lambda row: row.visit.job)
-        by_job = groupby(made, key=lambda row: row.visit.job)
-        return batch_of(event for job, some in by_job for event in _sums(job, list(some)))
+        if len(rows) <= MOST_EACH:
+            return batch_of(event for row in rows for event in _each(MadeRow(*row)))
+        sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+        for _, visit, ended, nbytes, read_s, transform_s in rows:
+            sums[visit.job].add(ended, nbytes, read_s, transform_s)
+        return batch_of(event for job, one in sums.items() for event in one.events(job))
+
+
+class _Sum:
+    """What many samples of a job took together."""
+
+    __slots__ = ("_begin", "_nbytes", "_read", "_read_s", "_transform_s", "_transformed")
+
+    def __init__(self) -> None:
+        self._begin: int | None = None
+        self._read = self._transformed = self._nbytes = 0
+        self._read_s = self._transform_s = 0.0
+
+    def add(self, ended: int, nbytes: int, read_s: float, transform_s: float) -> None:
+        if self._begin is None:
+            self._begin = ended - _ns(read_s + transform_s)
+        self._read += 1
+        self._nbytes += nbytes
+        self._read_s += read_s
+        if transform_s:
+            self._transformed += 1
+            self._transform_s += transform_s
+
+    def events(self, job: str) -> Iterator[Event]:
+        begin = self._begin or 0
+        yield Event(
+            kind=Kind.REQUEST,
+            name="read",
+            begin_ns=begin,
+            duration_ns=_ns(self._read_s),
+            job=job,
+            bytes=self._nbytes,
+            is_write=False,
+            count=self._read,
+        )
+        if self._transformed:
+            yield Event(
+                kind=Kind.CALL,
+                name="transform",
+                begin_ns=begin,
+                duration_ns=_ns(self._transform_s),
+                job=job,
+                count=self._transformed,
+            )
 
 
 class ServedRows:
@@ -218,30 +261,6 @@ def _each(row: MadeRow) -> Iterator[Event]:
             epoch=read.epoch,
             sample=read.sample,
             file=file,
-        )
-
-
-def _sums(job: str, rows: Sequence[MadeRow]) -> Iterator[Event]:
-    begin = min(row.ended - _ns(row.read_s + row.transform_s) for row in rows)
-    yield Event(
-        kind=Kind.REQUEST,
-        name="read",
-        begin_ns=begin,
-        duration_ns=_ns(sum(row.read_s for row in rows)),
-        job=job,
-        bytes=sum(row.nbytes for row in rows),
-        is_write=False,
-        count=len(rows),
-    )
-    transformed = [row.transform_s for row in rows if row.transform_s]
-    if transformed:
-        yield Event(
-            kind=Kind.CALL,
-            name="transform",
-            begin_ns=begin,
-            duration_ns=_ns(sum(transformed)),
-            job=job,
-            count=len(transformed),
         )
 
 

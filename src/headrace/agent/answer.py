@@ -113,9 +113,14 @@ class _Sender:
         """How many were sent, by how."""
 
         self._sent_bytes = 0
+        self._last_s = 0.0
+        """From the request until the last sample was to be sent [s]."""
 
     def record(self) -> None:
-        """Record the answer, which has been sent just now."""
+        """Record the answer, from the request until its last sample was to be sent.
+
+        So the rank, which need not wait for more, sees it lie within its own request.
+        """
         message = self._request.message
         self._engine.log.served(
             ServedRow(
@@ -123,7 +128,7 @@ class _Sender:
                 rank=message.rank,
                 step=message.step,
                 begin=wall_ns(self._request.asked_at),
-                duration=int(self._waited_s() * 1e9),
+                duration=int(self._last_s * 1e9),
                 queue=int(self._queued_s * 1e9),
                 nbytes=self._sent_bytes,
                 samples=len(message.samples),
@@ -175,6 +180,8 @@ class _Sender:
 
     async def _send_one(self, frame: Outgoing, send: Send) -> None:
         body = b"".join(frame.parts)
+        if frame.samples:
+            self._last_s = self._waited_s()
         await send(_body(body, more=True))
         frame.release()
         self._engine.count_sent(self._name, len(body), raw=frame.raw)

@@ -333,6 +333,8 @@ class Gatherer:
         call.queued_s = max(call.queued_s, header.queued_s)
         if visit in work.assembly.waiting:
             self._take_frame(work, call, key, header, buffers)
+        if not call.visits:
+            self._count_call(work, call)  # the end of the answer may come when it is forgotten
         return False
 
     def _wait_longer(self, work: _Work, call: _Call) -> None:
@@ -379,7 +381,8 @@ class Gatherer:
 
     def _end_call(self, work: _Work, call: _Call) -> None:
         work.calls.remove(call)
-        self._count_call(work, call)
+        if call.visits:
+            self._count_call(work, call)
         for key in call.visits.values():
             self._make_here(work, key, "hedged")
 
