@@ -118,6 +118,19 @@ def test_ids_are_those_of_the_trace_and_events_of_a_step_share_one(tmp_path: Pat
     assert len(set(ids.values())) == 3
 
 
+def test_no_line_is_longer_than_receivers_take(tmp_path: Path) -> None:
+    events = [
+        Event(kind=Kind.REQUEST, begin_ns=BEGIN + n, file=f"/{n}" + "x" * 5000) for n in range(900)
+    ]
+    export_otel([batch_of(events)], tmp_path / "t.jsonl")
+    lines = (tmp_path / "t.jsonl").read_bytes().splitlines()
+    assert len(lines) > 4
+    assert max(map(len, lines)) < 2**20
+    found = spans(tmp_path / "t.jsonl")
+    assert [int(span["startTimeUnixNano"]) - BEGIN for span in found] == list(range(900))
+    assert len({span["spanId"] for span in found}) == 900
+
+
 def test_resources_say_whose_spans_they_are(tmp_path: Path) -> None:
     export_otel([batch_of(EVENTS)], tmp_path / "t.jsonl")
     [line] = (tmp_path / "t.jsonl").read_text().splitlines()

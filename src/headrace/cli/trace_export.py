@@ -18,7 +18,7 @@ from headrace.trace.exportperfetto import export_perfetto
 from headrace.trace.opening import Trace, open_trace
 
 READERS = {
-    "otel": "a Collector's otlpjsonfile receiver reads it",
+    "otel": "a Collector's otlp_json_file receiver reads it",
     "parquet": "headrace analyze, and whatever reads Parquet",
     "perfetto": "open it at ui.perfetto.dev or chrome://tracing",
 }

@@ -1,6 +1,6 @@
 """Writes events as OpenTelemetry spans: OTLP in JSON, one request for each line.
 
-That is what the Collector's file exporter writes and its ``otlpjsonfile`` receiver reads. A span's
+That is what the Collector's file exporter writes and its ``otlp_json_file`` receiver reads. A span's
 trace is its job's step, or its job where it names no step; ids are hashes, so that the same trace
 gives the same ids. An event without a duration is a span of length zero with the attribute
 ``headrace.duration_unknown``.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from headrace.trace.outputfile import output_file
 _INTERNAL, _CLIENT = 1, 3
 _ELSEWHERE = frozenset({"name", "begin_ns", "duration_ns", "job", "host", "pid", "rank", "tid"})
 _SCOPE = {"name": "headrace.trace"}
-_LINE_EVENTS = 4096
-"""Spans of one line at most; receivers read a line whole."""
+_LINE_EVENTS = 1024
+_LINE_BYTES = 1 << 20
+"""What is longer is cut by the receiver, unless its ``max_log_size`` says otherwise [bytes]."""
 
 _Json = dict[str, Any]
 
@@ -43,9 +44,20 @@ def export_otel(batches: Iterable[pa.RecordBatch], path: Path) -> int:
         for batch in batches:
             for begin in range(0, batch.num_rows, _LINE_EVENTS):
                 events = list(events_of(batch.slice(begin, _LINE_EVENTS)))
-                file.write(msgspec.json.encode(_request(events, written)) + b"\n")
+                file.writelines(_lines(events, written))
                 written += len(events)
     return written
+
+
+def _lines(events: list[Event], first: int) -> Iterator[bytes]:
+    """Yield requests as lines that are short enough, where one event is."""
+    line = msgspec.json.encode(_request(events, first)) + b"\n"
+    if len(line) <= _LINE_BYTES or len(events) == 1:
+        yield line
+        return
+    middle = len(events) // 2
+    yield from _lines(events[:middle], first)
+    yield from _lines(events[middle:], first + middle)
 
 
 def _request(events: list[Event], first: int) -> _Json:
