@@ -1,8 +1,8 @@
 """Writes events as OpenTelemetry spans: OTLP in JSON, one request for each line.
 
-That is what the Collector's file exporter writes and its ``otlp_json_file`` receiver reads. A span's
-trace is its job's step, or its job where it names no step; ids are hashes, so that the same trace
-gives the same ids. An event without a duration is a span of length zero with the attribute
+That is what the Collector's file exporter writes and its ``otlp_json_file`` receiver reads. A
+span's trace is its job's step, or its job where it names no step; ids are hashes, so that the same
+trace gives the same ids. An event without a duration is a span of length zero with the attribute
 ``headrace.duration_unknown``.
 
 Source: OTLP 1.x, "JSON Protobuf Encoding": ids as hexadecimal digits, 64-bit numbers as text.
