@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headrace.tracing.probe.checkpoints import Checkpoints
 from headrace.tracing.probe.imports import after_import
 from headrace.tracing.probe.optimizers import Optimizers
 from headrace.tracing.probe.ranks import Ranks
@@ -112,6 +114,43 @@ def test_a_call_that_is_made_of_others_is_one_request(store: Any, records: Recor
     assert records.seen("name", "bytes", "count") == [("cat_ranges", 10, 3)]
 
 
+def test_what_is_written_whole_is_told_with_its_size(spec: Any, records: Records) -> None:
+    memory = importlib.import_module("fsspec.implementations.memory").MemoryFileSystem(written=1)
+    memory.pipe("/one", b"12345")
+    memory.pipe({"/two": b"12", "/three": b"345"})
+    memory.rm(["/one", "/two", "/three"])
+    columns = ("name", "file", "bytes", "is_write", "count")
+    assert [event for event in records.seen(*columns) if event[0] == "pipe"] == [
+        ("pipe", "memory:///one", 5, True, None),
+        ("pipe", None, 5, True, 2),
+    ]
+
+
+def test_lightning_saves_a_checkpoint_once_though_by_way_of_memory(
+    tracer: Tracer, records: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serialization = importlib.import_module("torch.serialization")
+    for name in ("load", "save"):
+        monkeypatch.setattr(serialization, name, getattr(serialization, name))
+
+    def atomic_save(checkpoint: Any, filepath: Path) -> None:  # as Lightning's, which loads slowly
+        memory = io.BytesIO()
+        serialization.save(checkpoint, memory)
+        filepath.write_bytes(memory.getvalue())
+
+    lightning = ModuleType("lightning.fabric.utilities.cloud_io")
+    lightning._atomic_save = atomic_save  # type: ignore[attr-defined]
+    checkpoints = Checkpoints(tracer)
+    checkpoints.watch_serialization(serialization)
+    checkpoints.watch_lightning(lightning)
+    path = tmp_path / "model.ckpt"
+    lightning._atomic_save({"state": 1}, path)
+    columns = ("kind", "name", "file", "bytes")
+    assert records.seen(*columns) == [
+        ("checkpoint_save", "lightning.save", str(path), path.stat().st_size)
+    ]
+
+
 def test_questions_are_told_and_what_fails_is_not(store: Any, records: Records) -> None:
     store.info("/file")
     with pytest.raises(NotImplementedError):
@@ -148,14 +187,19 @@ def test_steps_of_a_program_without_a_loader_are_those_of_its_first_optimizer(
     module = importlib.import_module("torch.optim.optimizer")
     monkeypatch.setattr(module, "_global_optimizer_post_hooks", OrderedDict())
     Optimizers(tracer).watch(module)
+
+    class Still(torch.optim.Optimizer):  # type: ignore[misc, name-defined]
+        def step(self) -> None:
+            """Change nothing; torch's own load its compiler first, which takes seconds."""
+
     weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
-    first, second = (torch.optim.SGD([weight], lr=0.1) for weight in weights)
+    first, second = (Still([weight], {}) for weight in weights)
     for _ in range(3):
         first.step()
         second.step()
     assert records.seen("kind", "name", "step", "phase") == [
-        ("step", "SGD", 1, "iteration"),
-        ("step", "SGD", 2, "iteration"),
+        ("step", "Still", 1, "iteration"),
+        ("step", "Still", 2, "iteration"),
     ]
     tracer.begin_steps(has_loader=True)
     first.step()

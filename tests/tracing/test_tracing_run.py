@@ -111,6 +111,21 @@ def test_processes_that_it_starts_are_recorded_each_as_itself(tmp_path: Path) ->
     assert len(set(wrote.values())) == 5
 
 
+def test_a_process_that_becomes_another_program_is_recorded_as_both(tmp_path: Path) -> None:
+    outcome = traced_script(
+        "import os, sys\n"
+        "with open(sys.argv[1] + sys.argv[2], 'w') as file: file.write('x')\n"
+        "if sys.argv[2] != '3':\n"
+        "    again = [*sys.argv[:2], str(int(sys.argv[2]) + 1)]\n"
+        "    os.execv(sys.executable, [sys.executable, *again])\n",
+        tmp_path,
+        str(tmp_path / "out"),
+        "1",
+    )
+    assert [event["file"][-4:] for event in outcome.of("request")] == ["out1", "out2", "out3"]
+    assert len({event["pid"] for event in outcome.events}) == 1
+
+
 def test_a_killed_program_leaves_all_that_it_recorded(tmp_path: Path) -> None:
     outcome = traced_script(
         "import os, signal, sys\n"

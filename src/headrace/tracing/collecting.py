@@ -13,7 +13,7 @@ from typing import Any
 from headrace.trace.events import Event
 from headrace.tracing.probe.spool import LENGTH, SUFFIX
 
-_NAME = re.compile(rf"(\d+)-(\d+){re.escape(SUFFIX)}")
+_NAME = re.compile(rf"(\d+)-(\d+)-(\d+){re.escape(SUFFIX)}")
 _PIECE = 1 << 20
 
 
@@ -38,7 +38,7 @@ class Collector:
     def __init__(self, folder: Path, record: Callable[[Event], None]) -> None:
         self._folder = folder
         self._record = record
-        self._files: dict[tuple[int, int], _SpoolFile] = {}
+        self._files: dict[tuple[int, int, int], _SpoolFile] = {}
         self._ranks: dict[int, int | None] = {}
         self._processes: set[int] = set()
         self._events = self._lost = 0
@@ -56,26 +56,26 @@ class Collector:
 
     def processes(self) -> dict[int, int | None]:
         """Return the live processes that write, each with its rank."""
-        return {pid: self._ranks.get(pid) for pid in {pid for pid, _ in self._files}}
+        return {pid: self._ranks.get(pid) for pid in {pid for pid, _, _ in self._files}}
 
     def statistics(self) -> Collected:
         """Return what was taken so far."""
         return Collected(len(self._processes), self._events, self._lost)
 
-    def _find_files(self) -> list[tuple[int, int]]:
+    def _find_files(self) -> list[tuple[int, int, int]]:
         """Return the places of all files, in the order in which they were written."""
         for path in self._folder.iterdir():
             name = _NAME.fullmatch(path.name)
             if name:
-                place = int(name[1]), int(name[2])
+                place = int(name[1]), int(name[2]), int(name[3])
                 if place not in self._files:
                     self._files[place] = _SpoolFile(path)
         return sorted(self._files)
 
-    def _is_done(self, place: tuple[int, int]) -> bool:
+    def _is_done(self, place: tuple[int, int, int]) -> bool:
         """Tell whether nobody writes to a file any more."""
-        pid, number = place
-        return (pid, number + 1) in self._files or not _is_alive(pid)
+        pid, began, number = place
+        return (pid, began, number + 1) in self._files or not _is_alive(pid)
 
     def _take(self, pid: int, record: dict[str, Any]) -> None:
         if "kind" not in record:

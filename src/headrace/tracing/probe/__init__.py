@@ -59,6 +59,8 @@ def _watches(tracer: Tracer) -> dict[str, Watch]:
         "torch.optim.optimizer": Optimizers(tracer).watch,
         "torch.distributed.distributed_c10d": Ranks(tracer).watch,
         "torch.serialization": checkpoints.watch_serialization,
+        "lightning.fabric.utilities.cloud_io": checkpoints.watch_lightning,
+        "lightning_fabric.utilities.cloud_io": checkpoints.watch_lightning,
         "torch.distributed.checkpoint.state_dict_loader": checkpoints.watch_distributed_loads,
         "torch.distributed.checkpoint.state_dict_saver": checkpoints.watch_distributed_saves,
         "safetensors": tensors.watch_tensors,

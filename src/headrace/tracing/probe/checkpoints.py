@@ -24,8 +24,13 @@ class Checkpoints:
     def watch_serialization(self, module: Any) -> None:
         """Watch ``torch.load`` and ``torch.save``."""
         for name, kind, place in (("load", READ, 0), ("save", SAVE, 1)):
-            note = functools.partial(self._note_file, kind, f"torch.{name}", place)
+            note = functools.partial(self._note_file, kind, f"torch.{name}", "f", place)
             setattr(module, name, self._files.timed(getattr(module, name), note))
+
+    def watch_lightning(self, module: Any) -> None:
+        """Watch saves of Lightning, which has ``torch.save`` write to memory first."""
+        note = functools.partial(self._note_file, SAVE, "lightning.save", "filepath", 1)
+        module._atomic_save = self._files.timed(module._atomic_save, note)
 
     def watch_distributed_loads(self, module: Any) -> None:
         """Watch loads of distributed checkpoints."""
@@ -45,8 +50,8 @@ class Checkpoints:
         watched = self._folders.timed(getattr(module, name), note, before=self._tracer.moved_bytes)
         setattr(module, name, watched)
 
-    def _note_file(self, kind: str, name: str, place: int, call: Call) -> None:
-        target = call.argument("f", place)
+    def _note_file(self, kind: str, name: str, parameter: str, place: int, call: Call) -> None:
+        target = call.argument(parameter, place)
         is_path = isinstance(target, str | os.PathLike)
         if isinstance(target, io.BytesIO) or (self._folders.is_anyone_inside and not is_path):
             return  # memory, or a part of a distributed checkpoint

@@ -15,7 +15,7 @@ from .tracer import Call, Tracer, Watcher
 
 _QUESTIONS = ("exists", "find", "glob", "info", "isdir", "isfile", "ls", "open")
 _READS = ("cat", "cat_file", "cat_ranges", "get_file")
-_WRITES = ("pipe_file", "put_file")
+_WRITES = ("pipe", "pipe_file", "put_file")
 _LOCAL = ("file", "local")
 _MARK = "_headrace_is_watched"
 
@@ -67,11 +67,12 @@ class RemoteFiles:
             self._watch_file(call.result, file)
 
     def _note_request(self, name: str, protocol: str, call: Call) -> None:
-        paths = call.arguments[0] if call.arguments else next(iter(call.named.values()))
-        is_write = name in _WRITES
+        given = (*call.arguments, *call.named.values())
+        paths, is_write = given[name == "put_file"], name in _WRITES
+        written = given[0] if isinstance(given[0], dict) else given[1:2]
         self._record(
             call,
-            nbytes=_size(call.arguments[1:2] if is_write else call.result),
+            nbytes=_size(written if is_write else call.result),
             is_write=is_write,
             name=name,
             file=_url(protocol, paths),
@@ -140,4 +141,4 @@ def _size(data: Any) -> int | None:
     parts = data.values() if isinstance(data, dict) else data
     if not isinstance(parts, list | tuple) and not isinstance(data, dict):
         return None
-    return sum(len(part) for part in parts if isinstance(part, bytes))
+    return sum(len(part) for part in parts if isinstance(part, bytes)) or None

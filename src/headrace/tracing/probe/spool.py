@@ -3,7 +3,8 @@
 Each record is written at once: what a killed process recorded is in the file. A record is its
 length and a dictionary, of ``marshal``, which is the standard library's fastest and read only by
 the launcher, from a folder that no other user can write to. Each file begins with a record of the
-process; names are ``PID-NUMBER.spool``.
+process; names are ``PID-BEGIN-NUMBER.spool``: a
+process may become another program.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import marshal
 import os
 import struct
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,9 @@ MOST_WAITING = 32
 """Files that the launcher has not yet taken; what comes beyond is lost, and counted."""
 
 
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
 class Spool:
     """Writes the records of one process. Thread-safe; a fork begins files of its own.
 
@@ -44,7 +49,7 @@ class Spool:
         self._waiting: deque[dict[str, Any]] = deque()
         self._is_writing = False
         self._file: int | None = None
-        self._number = self._nbytes = self._inode = self._lost = 0
+        self._number = self._nbytes = self._inode = self._began = self._lost = 0
         os.register_at_fork(after_in_child=self._begin_anew)
 
     def write(self, record: dict[str, Any]) -> None:
@@ -74,6 +79,9 @@ class Spool:
             self._file = None
             os.close(file)
 
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{os.getpid()}-{self._began}-{number}{SUFFIX}"
+
     def _is_open(self) -> bool:
         """Tell whether the file is still this one: the program may have closed it unknowingly."""
         try:
@@ -91,12 +99,12 @@ class Spool:
 
     def _open(self) -> int | None:
         """Begin the next file; None: the launcher is too far behind, or gone."""
-        oldest = self._folder / f"{os.getpid()}-{self._number - MOST_WAITING}{SUFFIX}"
-        path = self._folder / f"{os.getpid()}-{self._number}{SUFFIX}"
-        if oldest.exists():
+        if not self._number:
+            self._began = time.time_ns()
+        if self._path(self._number - MOST_WAITING).exists():
             return None
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            file = os.open(self._path(self._number), _FLAGS, 0o600)
         except FileNotFoundError:
             return None
         self._file, self._inode, self._nbytes = file, os.fstat(file).st_ino, 0
@@ -113,4 +121,4 @@ class Spool:
         if self._file is not None and self._is_open():
             os.close(self._file)
         self._file = None
-        self._number = self._nbytes = self._lost = 0
+        self._number = self._lost = 0
