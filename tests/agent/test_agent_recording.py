@@ -38,7 +38,7 @@ def test_answers_to_a_rank_and_its_requests_are_found_together(
         monkeypatch.setenv("HEADRACE_TRACE", "off")
         with Loader(
             texts,
-            batch_size=6,
+            batch_size=3,
             agents=agent.address,
             token=agent.token,
             patience_s=20,
@@ -54,8 +54,12 @@ def test_answers_to_a_rank_and_its_requests_are_found_together(
         answer = answers[fetch["step"]]
         assert (fetch["replica"], answer["host"]) == ("store-7", "store-7")
         assert (fetch["job"], fetch["rank"]) == (answer["job"], answer["rank"]) == (job, 0)
-        assert dict(answer["counts"])["samples"] == 6
+        assert dict(answer["counts"])["samples"] == 3
         assert fetch["begin_ns"] < answer["begin_ns"] + answer["duration_ns"]
+    clocks = open_trace([tmp_path / "rank", tmp_path / "traces"]).clocks()
+    assert clocks.unknown == ()
+    offset = clocks.offsets["store-7"]
+    assert abs(offset.ns) <= offset.uncertainty_ns + 1e6, "both are this machine's clock"
     made = [row for row in rows(tmp_path / "traces") if row["name"] == "read"]
     assert {row["file"] for row in made} == {str(texts / "all.jsonl")}
     assert all(row["job"] == job and row["bytes"] > 0 and row["phase"] is None for row in made)
