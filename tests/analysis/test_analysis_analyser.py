@@ -17,7 +17,7 @@ from analysis_events import random_batch
 from headrace.analysis.analyser import Analyser
 from headrace.analysis.columns import Columns
 from headrace.analysis.figures import Analysis, Checkpoints, JobFigures, Loading, Spread
-from headrace.analysis.tables import blocks
+from headrace.analysis.overview import blocks
 from headrace.analysis.timekeeping import TimeSums
 from headrace.analysis.warmup import WarmUp
 from headrace.core.errors import CallerError
@@ -645,3 +645,19 @@ def test_events_of_impossible_times_are_left_out_and_make_the_figures_partial() 
     found = analysed(batch_of([event(Kind.STEP, 0, 1), Event(kind="step", begin_ns=2**63 - 1)]))
     assert (found.events, found.is_partial) == (1, True)
     assert "1 events are of impossible times" in found.problems[0]
+
+
+def test_jobs_share_the_memory_for_stretches_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.analysis.analyser.MOST_STRETCHES", 300)
+    analyser = Analyser()
+    for begin in range(0, 1_000, 50):
+        analyser.add(
+            batch_of(
+                event(Kind.WAIT, 2 * step, 1, rank=0, job=f"j{number}")
+                for number in range(3)
+                for step in range(begin, begin + 50)
+            )
+        )
+        assert sum(sums._times._rows for sums in analyser._jobs.values()) <= 300
+    for job in analyser.result(format_name="made up", notes=Notes()).jobs:
+        assert job.accelerators is not None and job.accelerators.idle_s == pytest.approx(1_000)

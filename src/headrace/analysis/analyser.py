@@ -10,6 +10,7 @@ import pyarrow as pa
 from headrace.analysis.columns import Columns
 from headrace.analysis.figures import NO_JOB, Analysis, Finding, JobFigures
 from headrace.analysis.job import JobSums
+from headrace.analysis.timekeeping import MOST_STRETCHES
 from headrace.analysis.warmup import WarmUp
 from headrace.core.errors import CallerError
 from headrace.trace.importer import Notes
@@ -70,7 +71,14 @@ class Analyser:
                 self._further_events += len(events)
                 continue
             kept = events if self._warm_up is None else self._warm_up.kept(named, events)
-            self._jobs.setdefault(job, JobSums()).add(kept)
+            self._sums_of(job).add(kept)
+
+    def _sums_of(self, job: str) -> JobSums:
+        if job not in self._jobs:
+            self._jobs[job] = JobSums()
+            for sums in self._jobs.values():
+                sums.keep_at_most(MOST_STRETCHES // len(self._jobs))
+        return self._jobs[job]
 
     def result(self, *, format_name: str, notes: Notes) -> Analysis:
         """Return the figures of all that was taken in.

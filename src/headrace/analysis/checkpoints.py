@@ -97,7 +97,7 @@ class CheckpointSums:
 
 def _rows(events: Columns) -> _Groups:
     sizes = events.numbers("bytes")
-    counts = np.maximum(events.counted("requests"), events.numbers("count"))
+    counts = np.maximum(events.counts("requests"), events.numbers("count"))
     is_counted = (sizes >= 0) & (counts > 0)
     rows = np.empty(len(events), _GROUP)
     rows["place"] = events.places

@@ -19,11 +19,12 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 NULL = -1
 """Stands for null in an array of numbers, none of which is negative."""
 
+EARLIEST, LATEST = -(2**61), 2**62
+"""Moments that can be reckoned with, the year 2116 the last [ns]."""
+
 _PAIRS = pa.list_(
     pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64())])
 )
-EARLIEST, LATEST = -(2**61), 2**62
-"""Moments that can be reckoned with, the year 2116 the last [ns]."""
 
 _MOST = {"duration_ns": 2**56, "queue_ns": 2**56, "bytes": 2**56, "count": 2**40, "rank": 2**31}
 """Larger ones are no measurement but damage, and taken as null."""
@@ -83,12 +84,6 @@ class Columns:
         coded = self._source.texts(name)
         return Coded(self._chosen(coded.codes), coded.values)
 
-    def counted(self, name: str) -> Ints:
-        """Return one of the further numbers; below 0: not told."""
-        found = pc.map_lookup(self._counts(), name, "first")
-        counted: Ints = pc.fill_null(found, NULL).to_numpy(zero_copy_only=False)
-        return counted
-
     def all_counted(self) -> tuple[pa.StringArray, pa.Int64Array]:
         """Return names and values of the further numbers of all these events."""
         pairs = pc.list_flatten(self._counts().cast(_PAIRS))
@@ -97,15 +92,17 @@ class Columns:
     def flags(self, name: str) -> Mask:
         """Return where a column of truth values is true."""
         column = pc.fill_null(self._source.batch.column(name), False)
-        return self._chosen_flags(column.to_numpy(zero_copy_only=False))
+        flags: Mask = column.to_numpy(zero_copy_only=False)
+        return flags if self._rows is None else flags[self._rows]
 
     def counts(self, name: str) -> Ints:
         """Return one of the events' further numbers; below 0: null."""
-        column = self._source.batch.column("counts")
+        column = self._counts()
         if column.null_count == len(column):
             return np.full(len(self), NULL)
         found = pc.map_lookup(column, pa.scalar(name), "first")
-        return self._chosen(pc.fill_null(found, NULL).to_numpy(zero_copy_only=False))
+        counts: Ints = pc.fill_null(found, NULL).to_numpy(zero_copy_only=False)
+        return counts
 
     @property
     def begins(self) -> Ints:
@@ -185,7 +182,4 @@ class Columns:
         return column if self._rows is None else column.take(pa.array(self._rows))
 
     def _chosen(self, values: Ints) -> Ints:
-        return values if self._rows is None else values[self._rows]
-
-    def _chosen_flags(self, values: Mask) -> Mask:
         return values if self._rows is None else values[self._rows]

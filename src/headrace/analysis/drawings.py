@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from headrace.analysis.figures import JobFigures, Loading, Spread
 from headrace.analysis.spreads import SHARES
-from headrace.analysis.tables import LABELS, SHOWN_FILES, shortened
+from headrace.analysis.tables import SHOWN_FILES
+from headrace.analysis.telling import LABELS, shortened
 from headrace.report import plots
 from headrace.report.blocks import Figure
 from headrace.report.units import percent, seconds

@@ -18,6 +18,7 @@ from headrace.analysis.spreads import NS_PER_S, SpreadSketch
 from headrace.analysis.timekeeping import TimeSums
 from headrace.trace.events import Kind, Phase
 
+_PHASES = frozenset(map(str, Phase))
 _OF_FILES = (Kind.REQUEST, Kind.METADATA)
 
 
@@ -25,7 +26,7 @@ class JobSums:
     """Adds up the events of one job."""
 
     def __init__(self) -> None:
-        self._phases: dict[str | None, PhaseSums] = {}
+        self._phases: dict[Phase | None, PhaseSums] = {}
         self._steps = Spans()
         self._step_times = SpreadSketch()
         self._reads = CheckpointSums()
@@ -38,7 +39,8 @@ class JobSums:
 
     def add(self, columns: Columns) -> None:
         """Take in events of the job."""
-        for phase, part in columns.by("phase"):
+        for named, part in columns.by("phase"):
+            phase = Phase(named) if named in _PHASES else None
             self._phases.setdefault(phase, PhaseSums()).add(part)
         steps = columns.of(Kind.STEP)
         self._steps.add(steps)
@@ -50,6 +52,10 @@ class JobSums:
         self._hosts.add(columns, "host")
         self._files.add(columns.of(*_OF_FILES), "file")
         self._evidence.add(columns)
+
+    def keep_at_most(self, stretches: int) -> None:
+        """Let stretches of time take no more memory from now on."""
+        self._times.most = stretches
 
     def result(self, job: str, *, price_per_hour: float | None) -> JobFigures:
         """Return the figures."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from headrace.analysis.drawings import drawings
 from headrace.analysis.figures import Accelerators, Analysis, Checkpoints, JobFigures, Loading
-from headrace.analysis.tables import detailed, first_line, gaps, job_blocks, overview
+from headrace.analysis.overview import detailed, first_line, gaps, overview
+from headrace.analysis.tables import job_blocks
 from headrace.report.blocks import Block, Facts, Headline, Headlines, Page
 from headrace.report.provenance import Provenance
 from headrace.report.units import percent, seconds, significant

@@ -34,7 +34,8 @@ class RoundTrips:
     """Adds up requests in one direction: reads, or writes."""
 
     def __init__(self) -> None:
-        self._counts = np.zeros(_CLASSES * _BINS, np.int64)
+        self._bins: Ints = np.empty(0, np.int64)
+        self._counts: Ints = np.empty(0, np.int64)
         self._bytes = np.zeros(_CLASSES)
         self._trips = 0
         self._total_ns = 0.0
@@ -47,16 +48,14 @@ class RoundTrips:
         sizes = requests.numbers("bytes") / operations
         classes = np.minimum(np.log2(np.maximum(sizes, 1)).astype(np.int64), _CLASSES - 1)
         bins = (np.log(np.maximum(service, 1)) / np.log1p(_STEP)).astype(np.int64)
-        self._counts += np.bincount(
-            classes * _BINS + bins, weights=operations, minlength=self._counts.size
-        ).astype(np.int64)
+        self._count(classes * _BINS + bins, operations)
         self._bytes += np.bincount(classes, weights=sizes * operations, minlength=_CLASSES)
         self._trips += _trips(requests, operations)
         self._total_ns += float((service * operations).sum())
 
     def merge(self, other: RoundTrips) -> None:
         """Take in all that another one took in."""
-        self._counts += other._counts
+        self._count(other._bins, other._counts)
         self._bytes += other._bytes
         self._trips += other._trips
         self._total_ns += other._total_ns
@@ -68,7 +67,8 @@ class RoundTrips:
 
     def latency_ns(self) -> float | None:
         """Return the time that requests have in common [ns]; None where it cannot be told."""
-        counts = self._counts.reshape(_CLASSES, _BINS)
+        counts = np.zeros((_CLASSES, _BINS), np.int64)
+        counts.flat[self._bins] = self._counts
         per_class = counts.sum(axis=1)
         used = np.flatnonzero(per_class >= LEAST_REQUESTS)
         if not used.size:
@@ -79,6 +79,11 @@ class RoundTrips:
         until = np.cumsum(counts[used], axis=1)
         bins = (until < FLOOR * per_class[used, None]).sum(axis=1)
         return _intercept(sizes, np.expm1((bins + 0.5) * np.log1p(_STEP)) + 1)
+
+    def _count(self, bins: Ints, counts: Ints) -> None:
+        self._bins, row = np.unique(np.concatenate((self._bins, bins)), return_inverse=True)
+        weights = np.concatenate((self._counts, counts))
+        self._counts = np.bincount(row, weights=weights).astype(np.int64)
 
     def trips_ns(self) -> float | None:
         """Return the time that went to round trips [ns]; None where it cannot be told."""

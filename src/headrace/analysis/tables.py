@@ -1,15 +1,12 @@
-"""An analysis as tables and facts for people, the most important first."""
+"""The figures of one job as tables, the most important first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.analysis.figures import (
-    NO_JOB,
     Accelerators,
-    Analysis,
     Checkpoints,
-    Finding,
     Heat,
     JobFigures,
     Loading,
@@ -19,79 +16,27 @@ from headrace.analysis.figures import (
     Suspect,
 )
 from headrace.analysis.spreads import NS_PER_S
+from headrace.analysis.telling import (
+    LABELS,
+    UNKNOWN,
+    latency_of,
+    per_rank_of,
+    shortened,
+    told_mean,
+    told_number,
+    told_quantity,
+    told_ranks,
+)
 from headrace.report.bars import bars
-from headrace.report.blocks import Facts, Table
-from headrace.report.printable import printable
-from headrace.report.units import bytes_, percent, seconds, significant
-
-SHOWN_JOBS = 10
-"""Jobs of the table that compares them; figures have all."""
+from headrace.report.blocks import Table
+from headrace.report.units import bytes_, percent, seconds
 
 SHOWN_FILES = 10
-_LONGEST_NAME = 44
 _BAR_LETTERS = 20
 _OPERATIONS = 6
 
-LABELS = {
-    "data": "waiting for data",
-    "checkpoint_read": "reading checkpoints",
-    "checkpoint_save": "saving checkpoints",
-    "barrier": "waiting for other ranks",
-    "compute": "computing",
-}
-"""How causes of idle time, and activities of ranks, are called."""
 
-UNKNOWN = "–"
-
-
-def first_line(analysis: Analysis) -> str:
-    """Return what was analysed in one line, which says first if it is only a part."""
-    jobs = len(analysis.jobs)
-    told = (
-        analysis.format,
-        f"{analysis.events:,} events in {seconds(analysis.span_s)}",
-        f"{jobs} jobs" if jobs > 1 else _named(analysis.jobs[0]),
-    )
-    return ("PARTIAL: " if analysis.is_partial else "") + " · ".join(told)
-
-
-def blocks(analysis: Analysis) -> Iterator[Table | Facts]:
-    """Yield all tables and facts of an analysis."""
-    yield from overview(analysis)
-    for job in detailed(analysis):
-        yield from job_blocks(job)
-    yield from gaps(analysis)
-
-
-def overview(analysis: Analysis) -> Iterator[Table | Facts]:
-    """Yield damage, findings, and the jobs beside each other where there are several."""
-    yield from problems(analysis)
-    for number, finding in enumerate(analysis.findings, start=1):
-        yield finding_facts(number, finding, names_job=len(analysis.jobs) > 1)
-    if len(analysis.jobs) > 1:
-        yield jobs_table(analysis.jobs)
-
-
-def gaps(analysis: Analysis) -> Iterator[Facts]:
-    """Yield what the trace cannot tell, and which files were no traces."""
-    items = list(analysis.unknown.items())
-    if analysis.relative_times:
-        items.append(("time", "counts from an arbitrary moment: hosts cannot be compared by it"))
-    if items:
-        yield Facts(title="Not told by this trace", items=tuple(items))
-    left_out = [("", name) for name in analysis.left_out]
-    if analysis.further_left_out:
-        left_out.append(("", f"… and {analysis.further_left_out:,} more"))
-    if left_out:
-        yield Facts(title="No traces, left out", items=tuple(left_out))
-
-
-def detailed(analysis: Analysis) -> Sequence[JobFigures]:
-    """Return the job that lost most; another one can be asked for by name."""
-    return sorted(analysis.jobs, key=_lost_s, reverse=True)[:1]
-
-
-def job_blocks(job: JobFigures) -> Iterator[Table | Facts]:
+def job_blocks(job: JobFigures) -> Iterator[Table]:
     """Yield the tables of one job."""
     if job.accelerators is not None:
         yield idle_table(job.accelerators)
@@ -107,57 +52,6 @@ def job_blocks(job: JobFigures) -> Iterator[Table | Facts]:
         yield from operations_table(job.requests)
     yield from phases_table(job)
     yield from hottest_table(job.hottest)
-
-
-def problems(analysis: Analysis) -> Iterator[Facts]:
-    """Yield what could not be read."""
-    items = [("", problem) for problem in analysis.problems]
-    if analysis.further_problems:
-        items.append(("", f"… and {analysis.further_problems:,} more"))
-    if analysis.lost_events:
-        items.append(("", f"{analysis.lost_events:,} events were recorded and are missing"))
-    if items:
-        yield Facts(title="These figures are of a part of the trace", items=tuple(items))
-
-
-def finding_facts(number: int, finding: Finding, *, names_job: bool) -> Facts:
-    """Return one finding with its evidence and what to do."""
-    of_job = f" in {finding.job}" if names_job else ""
-    lost = f"{seconds(finding.lost_s)}, {percent(finding.lost_share)} of the ranks' time"
-    items = [("lost", lost), *(("evidence", line) for line in finding.evidence)]
-    items += [(name, ", ".join(names)) for name, names in _culprits(finding) if names]
-    items.append(("headrace", finding.answer))
-    if finding.expected_gain is not None:
-        basis = f" ({finding.basis})" if finding.basis else ""
-        items.append(("gain", f"takes away {percent(finding.expected_gain)} of it{basis}"))
-    if finding.command:
-        items.append(("run", finding.command))
-    return Facts(title=f"{number}. {finding.cause}{of_job}", items=tuple(items))
-
-
-def jobs_table(jobs: Sequence[JobFigures]) -> Table:
-    """Return the jobs beside each other, who lost most first."""
-    ordered = sorted(jobs, key=_lost_s, reverse=True)
-    more = len(jobs) - SHOWN_JOBS
-    return Table(
-        title="Jobs",
-        columns=("job", "ranks", "time", "idle", "loading", "ckpt read", "ckpt save", "step"),
-        rows=tuple(
-            (
-                shortened(job.job),
-                _number(job.ranks),
-                seconds(job.span_s),
-                percent(job.accelerators.idle_share) if job.accelerators else UNKNOWN,
-                _mean(_latency(job.loading)),
-                _mean(_per_rank(job.checkpoint_read)),
-                _mean(_per_rank(job.checkpoint_save)),
-                _mean(job.step_s),
-            )
-            for job in ordered[:SHOWN_JOBS]
-        ),
-        note="Means, of a rank. Below: the job that lost most; --job shows another."
-        + (f" {more:,} further jobs are in the JSON." if more > 0 else ""),
-    )
 
 
 def idle_table(found: Accelerators) -> Table:
@@ -182,10 +76,10 @@ def times_table(job: JobFigures) -> Iterator[Table]:
     loading, requests = job.loading, job.requests
     spreads = {
         "step": job.step_s,
-        f"loading of a {loading.unit if loading else 'batch'}": _latency(loading),
+        f"loading of a {loading.unit if loading else 'batch'}": latency_of(loading),
         "wait for a batch": job.wait_s,
-        "checkpoint read, a rank": _per_rank(job.checkpoint_read),
-        "checkpoint save, a rank": _per_rank(job.checkpoint_save),
+        "checkpoint read, a rank": per_rank_of(job.checkpoint_read),
+        "checkpoint save, a rank": per_rank_of(job.checkpoint_save),
         "request to storage": requests.latency_s if requests else None,
         "open, stat, list": requests.metadata_s if requests else None,
     }
@@ -287,7 +181,7 @@ def phases_table(job: JobFigures) -> Iterator[Table]:
                 (
                     phase.phase,
                     seconds(phase.seconds),
-                    _mean(_latency(phase.loading)),
+                    told_mean(latency_of(phase.loading)),
                     seconds(phase.loading.latency_s.p99) if phase.loading else UNKNOWN,
                     *_phase_requests(phase.requests),
                 )
@@ -307,18 +201,12 @@ def hottest_table(files: Sequence[Heat]) -> Iterator[Table]:
                     shortened(one.file),
                     f"{one.reads:,}",
                     UNKNOWN if one.bytes is None else bytes_(one.bytes),
-                    _number(one.ranks),
+                    told_number(one.ranks),
                     bars(_folded(one.over_time)),
                 )
                 for one in files[:SHOWN_FILES]
             ),
         )
-
-
-def shortened(name: str) -> str:
-    """Return a name as it can be shown: of a long one the end, which tells more."""
-    name = printable(name)
-    return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
 
 
 def _spreads(
@@ -351,7 +239,7 @@ def _teller(name: str) -> Callable[[float], str]:
     """Return how a number is told whose unit is in its name."""
     if name.endswith("_ns"):
         return lambda value: seconds(value / NS_PER_S)
-    return bytes_ if "bytes" in name else _quantity
+    return bytes_ if "bytes" in name else told_quantity
 
 
 def _overlap_note(job: JobFigures) -> str:
@@ -404,9 +292,10 @@ def _suspect(one: Suspect) -> tuple[str, str, str]:
 
 def _idle_notes(found: Accelerators) -> Iterator[str]:
     per_day = found.idle_share * found.ranks * 24
+    hours = told_quantity(found.lost_hours)
     yield (
-        f"Of {_ranks(found.ranks)} in {seconds(found.span_s)}: {_quantity(found.lost_hours)} "
-        f"accelerator hours; {_quantity(per_day)} a day at that rate."
+        f"Of {told_ranks(found.ranks)} in {seconds(found.span_s)}: {hours} accelerator hours; "
+        f"{told_quantity(per_day)} a day at that rate."
     )
     if found.cost is not None:
         yield f"They cost {found.cost:,.2f} at the price given."
@@ -421,43 +310,6 @@ def _gap(found: Stragglers) -> str:
         f"The slowest host is {shortened(found.slowest_host)}: {seconds(found.slowest_mean_s)} a "
         f"load, {seconds(found.gap_s or 0.0)} more than the mean of hosts."
     )
-
-
-def _culprits(finding: Finding) -> tuple[tuple[str, Sequence[str]], ...]:
-    return (("hosts", finding.hosts), ("files", finding.files))
-
-
-def _named(job: JobFigures) -> str:
-    ranks = "" if job.ranks is None else f" of {_ranks(job.ranks)}"
-    return f"a job{ranks}" if job.job == NO_JOB else f"job {job.job}{ranks}"
-
-
-def _lost_s(job: JobFigures) -> float:
-    return job.accelerators.idle_s if job.accelerators else 0.0
-
-
-def _latency(loading: Loading | None) -> Spread | None:
-    return None if loading is None else loading.latency_s
-
-
-def _per_rank(checkpoints: Checkpoints | None) -> Spread | None:
-    return None if checkpoints is None else checkpoints.per_rank_s
-
-
-def _mean(spread: Spread | None) -> str:
-    return UNKNOWN if spread is None else seconds(spread.mean)
-
-
-def _number(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def _ranks(number: int) -> str:
-    return "1 rank" if number == 1 else f"{number:,} ranks"
-
-
-def _quantity(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else significant(value)
 
 
 def _folded(counts: Sequence[int]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from headrace.analysis.stretches import NONE, Stretches, united
 from headrace.analysis.timeline import Picture
 
 MOST_STRETCHES = 1_048_576
-"""Kept for all places and activities together."""
+"""Kept for all jobs, places and activities together."""
 
 
 class Cuts(NamedTuple):
@@ -53,6 +53,9 @@ class TimeSums:
     """
 
     def __init__(self, most: int = MOST_STRETCHES) -> None:
+        self.most = most
+        """Stretches that are kept."""
+
         self.late = 0
         """Events of times that were added up before: what else happened then was forgotten."""
 
@@ -65,7 +68,6 @@ class TimeSums:
         self.spans = Spans()
         """Of activities but for I/O, which agents have as well."""
 
-        self._most = most
         self._kept: dict[Activity, list[Stretches]] = {activity: [] for activity in Activity}
         self._rows = 0
         self._cuts = Cuts(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -78,7 +80,7 @@ class TimeSums:
             events = columns.of(*kinds).single()
             if len(events):
                 self._add(activity, events)
-        if self._rows > self._most:
+        if self._rows > self.most:
             self._make_room()
 
     def spent(self) -> Spent:
@@ -104,7 +106,7 @@ class TimeSums:
     def _make_room(self) -> None:
         """Bring stretches together, and add up the older half where they are still too many."""
         parts = self._united()
-        if self._rows <= self._most // 2:
+        if self._rows <= self.most // 2:
             return
         cuts = _middles(parts)
         halves = {activity: part.split(*cuts) for activity, part in parts.items()}

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from headrace.analysis.analyser import Analyser
 from headrace.analysis.figures import Analysis
-from headrace.analysis.tables import blocks, first_line
+from headrace.analysis.overview import blocks, first_line
 from headrace.analysis.warmup import WarmUp
 from headrace.cli.outputs import json_option, require_writable_file
 from headrace.cli.reading import progress_bar
