@@ -1,0 +1,1 @@
+"""Import and analysis of other tools' traces, against those tools' own analysers."""
