@@ -69,6 +69,7 @@ def test_the_most_important_comes_first_and_fits_a_hundred_columns(
         "Times",
         "Loading consists of",
         "Told by loads",
+        "Stragglers",
         "Checkpoints",
         "Sizes of requests",
         "Asked of storage",
@@ -78,6 +79,7 @@ def test_the_most_important_comes_first_and_fits_a_hundred_columns(
     ]
     places = [said.index(title) for title in titles]
     assert places == sorted(places)
+    assert "0 s more than the mean of hosts" in said
     assert "at the price given" in said and "[b]shard" in said and "\x1b" not in said
 
 

@@ -126,7 +126,7 @@ def stragglers_table(found: Stragglers) -> Iterator[Table]:
             ("file", found.files),
         )
         for one in suspects
-    ]
+    ] or [*_slowest_host(found)]
     if rows:
         yield Table(
             title="Stragglers",
@@ -301,6 +301,12 @@ def _idle_notes(found: Accelerators) -> Iterator[str]:
         yield f"They cost {found.cost:,.2f} at the price given."
     if found.compute_s is not None:
         yield f"Accelerators computed for {seconds(found.compute_s)}."
+
+
+def _slowest_host(found: Stragglers) -> Iterator[tuple[str, str, str, str]]:
+    if found.slowest_host is not None and found.slowest_mean_s is not None:
+        name = f"host {shortened(found.slowest_host)}"
+        yield name, seconds(found.slowest_mean_s), seconds(found.mean_s or 0.0), UNKNOWN
 
 
 def _gap(found: Stragglers) -> str:
