@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from headrace.analysis.columns import Floats, Ints
-from headrace.analysis.workload.distributions import Curve, Distribution
+from headrace.analysis.workload.distributions import Curve
 from headrace.analysis.workload.model import Linked, Quantity
 from headrace.analysis.workload.noise import Noise
 from headrace.analysis.workload.normal import normal_scores
@@ -82,13 +82,6 @@ class LinkedField:
             return self._curve(self._weight * scores)
         own = self._noise.normals(f"{self._name}/{slot}", steps, ranks)
         return self._curve(self._weight * scores + self._own_weight * own)
-
-
-class FreeField(LinkedField):
-    """A quantity that goes along with no other."""
-
-    def __init__(self, name: str, distribution: Distribution, noise: Noise) -> None:
-        super().__init__(name, Linked(distribution=distribution), noise)
 
 
 def nanoseconds(seconds: Floats) -> Ints:

@@ -20,6 +20,9 @@ LEAST_STEPS = 30
 MOST_PAIRS = 65_536
 """Of which a correlation is told; of more, every second, every fourth … is kept."""
 
+MOST_GROUPS = 1 << 20
+"""Hosts, or steps, of which it is told what they share; later ones are like these."""
+
 _LARGEST_AUTOCORRELATION = 0.99
 _DECIMALS = 4
 """Of shares; less than that cannot be told from nothing."""
@@ -33,8 +36,8 @@ class _Means:
         self._sums: Floats = np.zeros(0)
 
     def add(self, groups: Ints, values: Floats, times: Ints) -> None:
-        """Take in values; groups below 0 are none."""
-        known = groups >= 0
+        """Take in values; groups below 0 are none, nor are those beyond :data:`MOST_GROUPS`."""
+        known = (groups >= 0) & (groups < MOST_GROUPS)
         groups, values, times = groups[known], values[known], times[known]
         size = max(self._counts.size, int(groups.max(initial=-1)) + 1)
         self._take(
