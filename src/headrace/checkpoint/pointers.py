@@ -6,15 +6,20 @@ that the pointer names is complete, and so is what was there before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 from headrace.checkpoint.layout import Checkpoint, Folder, Pointer
+from headrace.checkpoint.remembered import Remembered
 from headrace.core.errors import CorruptDataError, NotFoundError
 from headrace.storage.paths import join
-from headrace.storage.port import Storage
+from headrace.storage.port import FileInfo, Storage
 
 MOST_POINTER_BYTES = 4096
 """It holds one name or number; a longer one is damaged [bytes]."""
+
+_NAMES = Remembered[str](4096)
 
 
 def pointer_beside(folder: Folder, name: str, content: str) -> Pointer:
@@ -79,13 +84,36 @@ def named_beside(storage: Storage, folder: str) -> set[str]:
     Raises:
         StorageError: one cannot be read.
     """
-    names = set()
-    for info in storage.list(folder, hidden=False, recursive=False):
-        if 0 < info.size <= MOST_POINTER_BYTES:
-            with suppress(NotFoundError, UnicodeDecodeError):  # removed meanwhile, or no text
-                text = storage.read(info.path, 0, info.size).decode()
-                names.add(text.strip().rstrip("/").rpartition("/")[2])
-    return names
+    return set(named_by(storage, storage.list(folder, hidden=False, recursive=False)).values())
+
+
+def named_by(storage: Storage, files: Iterable[FileInfo]) -> dict[str, str]:
+    """Return what short texts hold, without spaces and folders before it, by the files' paths.
+
+    A version of a file that was read is not read again. Files that are longer, empty, no text or
+    not there any more are left out.
+
+    Args:
+        storage: The store.
+        files: As they were listed.
+
+    Raises:
+        StorageError: one cannot be read.
+    """
+    short = [info for info in files if 0 < info.size <= MOST_POINTER_BYTES]
+    names = {}
+    for info in short:
+        with suppress(NotFoundError):  # removed since it was listed
+            names[info.path] = _NAMES.of(storage, info, partial(_name_in, storage, info.path))
+    return {path: name for path, name in names.items() if name}
+
+
+def _name_in(storage: Storage, path: str) -> str:
+    try:  # whole, for it may have grown since it was listed, and part of a name is another's
+        text = storage.read(path).decode()
+    except UnicodeDecodeError:
+        return ""
+    return text.strip().rstrip("/").rpartition("/")[2]
 
 
 def _beside(folder: Folder, name: str) -> str:

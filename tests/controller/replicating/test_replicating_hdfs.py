@@ -33,14 +33,21 @@ def test_checkpoints_go_from_hdfs_to_hdfs(hdfs_dir: str, tmp_path: Path) -> None
     source = HdfsStorage(f"{hdfs_dir}/source")
     folders = [save_checkpoint(tmp_path, step, nbytes=3_000_000) for step in (100, 200)]
     upload(folders[0], source)
+    source.write("latest", b"checkpoint-100")
+    source.write("best", b"checkpoint-100")
+    root.write("destination/best/notes.txt", b"a folder that is called as a pointer is")
     with replicating() as running:
         running.begin("r", wanted(source.url, f"{hdfs_dir}/destination", keep=1))
         destination = HdfsStorage(f"{hdfs_dir}/destination")
         eventually(lambda: state_of(running.view("r"), 100)[0] == "published")
+        eventually(lambda: destination.read("latest") == b"checkpoint-100")
         upload(folders[1], source)
+        source.write("latest", b"checkpoint-200")
         eventually(lambda: state_of(running.view("r"), 200)[0] == "published")
         eventually(lambda: not _is_there(destination, "checkpoint-100"))
     assert open_checkpoint(destination, "checkpoint-200").complete
+    assert destination.read("latest") == b"checkpoint-200"
+    assert destination.read("best/notes.txt")
     for name, data in content(folders[1]).items():
         assert destination.read(f"checkpoint-200/{name}") == data
     assert not [info for info in destination.list() if "staging" in info.path]

@@ -548,6 +548,13 @@ class TestTerms:
         assert prunes(rig.pass_time(59.0)) == []
         assert prunes(rig.pass_time(1.0)) == [2]
 
+    def test_the_destination_is_pruned_again_when_a_pointer_let_go_of_one(self) -> None:
+        rig = Rig(Terms(keep=2))
+        rig.list()
+        rig.tell(Pruned(replication="r", waits=False))
+        listed = rig.listings["r"]
+        assert prunes(rig.tell(replace(listed, pointed=True))) == [2]
+
     def test_terms_may_change_on_the_way(self) -> None:
         rig = Rig(Terms(evaluate_every_steps=500))
         rig.list(saved(600))

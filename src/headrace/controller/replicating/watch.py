@@ -131,6 +131,7 @@ class Watch:
     def _look(self) -> None:
         self._lock.hold()
         listed = self._way.look(self._clock.now())
+        listed = replace(listed, pointed=self._way.point())
         self._hear()
         if self.failures:
             self.failures = 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from headrace.checkpoint.find import find_checkpoints, open_checkpoint
 from headrace.checkpoint.layout import Checkpoint
+from headrace.checkpoint.naming import is_hidden
 from headrace.core.errors import CorruptDataError, NotFoundError
 from headrace.storage.port import FileInfo, Storage
 
@@ -61,6 +62,15 @@ class RootWatcher:
         found = [one for looked in self._known.values() for one in looked.found]
         below = [one for one in found if one.path]
         return below or found  # a root that has checkpoints is none itself
+
+    def files_in(self, folder: str) -> list[FileInfo]:
+        """Return the files directly in a folder, as of the last look; hidden ones are left out."""
+        looked = self._known.get(folder.partition("/")[0])
+        return [
+            info
+            for info in (looked.files if looked else ())
+            if info.path.rpartition("/")[0] == folder and not is_hidden(info.path)
+        ]
 
     def _children(self) -> dict[str, list[FileInfo]]:
         """Return the folders in the root with all their files, and the root with its own.

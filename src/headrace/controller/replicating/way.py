@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 
 from headrace.checkpoint.layout import Checkpoint
 from headrace.checkpoint.pins import pins
 from headrace.checkpoint.retention import prune, replacing
 from headrace.controller.replicating.destination import require_apart
+from headrace.controller.replicating.pointing import WriterPointers
 from headrace.controller.replicating.sourcepins import OWNER_PREFIX, SourcePins
 from headrace.controller.replicating.watching import Damaged, RootWatcher
 from headrace.core.errors import NotFoundError, StaleError
@@ -62,6 +64,7 @@ class Way:
         self._source_root = RootWatcher(source)
         self._destination_root = RootWatcher(destination)
         self._pins = SourcePins(source, destination.url)
+        self._pointers = WriterPointers(source, destination)
         self._lock = threading.Lock()
         self._pointing = threading.Lock()
         self._pointed_steps: dict[str, int] = {}
@@ -69,6 +72,7 @@ class Way:
 
         self._seen: dict[str, Checkpoint] = {}
         self._held: tuple[Checkpoint, ...] = ()
+        self._copies: set[str] = set()
         self._planned: dict[str, _Planned] = {}
         self._described: dict[str, tuple[Checkpoint | Damaged, SeenCheckpoint]] = {}
         self._same: dict[str, tuple[Checkpoint, Checkpoint, bool]] = {}
@@ -94,13 +98,31 @@ class Way:
         self._same = {path: one for path, one in self._same.items() if path in there}
         self._described = {path: one for path, one in self._described.items() if path in there}
         described = tuple(self._describe_held(one, seen.get(one.path)) for one in held)
-        self._pins.release_others(there - {one.path for one in described if one.is_copy})
+        copies = {one.path for one in described if one.is_copy}
+        self._pins.release_others(there - copies)
+        with self._lock:
+            self._copies = copies
+        beside = (self._source_root.files_in(run) for run in {_run(path) for path in seen if path})
+        self._pointers.look(seen, chain.from_iterable(beside))
         return Listed(
             replication=self.name,
             looked_at=now,
             seen=tuple(self._describe(one) for one in found),
             held=described,
         )
+
+    def point(self) -> bool:
+        """Let the destination's pointers name what the source's name, as far as it has arrived.
+
+        Returns:
+            Whether one of them moved.
+
+        Raises:
+            StorageError: the destination failed.
+        """
+        with self._lock:
+            copies = frozenset(self._copies)
+        return self._pointers.move(copies)
 
     def tidy(self) -> dict[str, int]:
         """Remove what was staged of checkpoints that are copied, or not at the source any more.
@@ -194,6 +216,9 @@ class Way:
                 held.enter_context(replacing(self.destination, path, self._pins.owner))
             publish(self._publication(checkpoint, replace=replace), self.destination)
             self._pointed_steps[_run(path)] = max(self._newest_step(path), checkpoint.step_order)
+        with self._lock:
+            self._copies.add(path)
+        self.point()
         self.forget(path)
 
     def forget(self, path: str) -> None:

@@ -105,6 +105,9 @@ class Listed:
     """What earlier processes sent of checkpoints and did not publish, by path [bytes]; told with
     the first look."""
 
+    pointed: bool = False
+    """A pointer at the destination moved with this look: what it named need not stay."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:

@@ -90,7 +90,7 @@ class Pair:
                 yield copy, "it was deleted at the source before it was copied"
         for seen in event.seen:
             yield from self._see(seen, event.staged.get(seen.path, 0), now)
-        if not self.listed and self.terms.keep is not None:
+        if (event.pointed or not self.listed) and self.terms.keep is not None:
             self.prune_at = now
         self.looked_at = event.looked_at
 
