@@ -33,7 +33,6 @@ check: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m bench.loader $(ARGS)
 	$(BIN)/python -m bench.recorder $(ARGS)
-	$(BIN)/python -m bench.analyse $(ARGS)
 	$(BIN)/python -m bench.wire $(ARGS)
 	$(BIN)/python -m bench.offload $(ARGS)
 	$(BIN)/python -m bench.control $(ARGS)
@@ -41,6 +40,7 @@ bench: .venv/.dev
 	$(BIN)/python -m bench.diagnosis $(ARGS)
 	$(BIN)/python -m bench.startup $(ARGS)
 	$(BIN)/python -m bench.evaluation $(ARGS)
+	$(BIN)/python -m bench.analyse $(ARGS)
 
 .venv/.uv: requirements/bootstrap.txt
 	$(PYTHON) -m venv .venv

@@ -211,6 +211,15 @@ def test_gzip_of_several_members_and_archives_of_several_ranks_are_read(tmp_path
     both = read(tmp_path / "ranks.tar.gz")
     assert both.num_rows == 2 * plain.num_rows
     assert set(both["rank"].to_pylist()) == {3, 5}
+    with tarfile.open(tmp_path / "padded.tar", "w") as archive:
+        archive.add(tmp_path / "trace-3-of-8.pfw", "trace-3-of-8.pfw")
+    assert read(tmp_path / "padded.tar").equals(plain)
+
+
+def test_the_rank_is_that_of_the_file_not_of_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run-1-of-2"
+    folder.mkdir()
+    assert set(read(written(folder, text_of(LINES)))["rank"].to_pylist()) == {3}
 
 
 def test_a_trace_is_told_by_its_name_or_its_first_lines(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headrace.core.errors import CorruptDataError
 from headrace.trace.events import Kind
-from headrace.trace.importer import Notes
+from headrace.trace.importer import HEAD_BYTES, Notes
 from headrace.trace.importers import columns
 from headrace.trace.importers.dftracer_calls import Call, call_of
 from headrace.trace.importers.text import (
@@ -134,6 +134,8 @@ def _members(file: Counted, path: Path, notes: Notes) -> Iterator[tuple[Iterator
                     yield _until_cut(chunks, where, notes), where
     except tarfile.TarError as error:
         notes.problem(f"{path}: the archive is cut or damaged ({error}); the rest is lost")
+    while file.read(HEAD_BYTES):  # the padding, or what is lost, counts as read
+        pass
 
 
 def _until_cut(chunks: Iterator[bytes], where: str, notes: Notes) -> Iterator[bytes]:
@@ -171,7 +173,7 @@ class _Reader:
         self._files = _Names()
         self._hosts = _Names()
         self._steps = _Steps()
-        rank = _RANK.search(where)
+        rank = _RANK.search(where.rpartition("/")[2])
         self._rank = int(rank[1]) if rank else None
         if rank is None:
             notes.unknown["rank"] = "neither the lines nor the file's name tell the rank"
