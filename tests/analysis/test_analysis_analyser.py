@@ -268,7 +268,7 @@ def test_idle_time_of_a_long_trace_is_exact_though_few_stretches_are_kept(order:
     for found, wanted in zip(bounded.spent(), exact.spent(), strict=True):
         assert found == pytest.approx(wanted)
     assert exact.spent().idle_s.sum() == pytest.approx(ranks * steps * 1.25)
-    assert bounded.timeline() == exact.timeline()
+    assert bounded.timeline(0) == exact.timeline(0)
 
 
 def test_events_that_come_when_their_time_was_added_up_are_counted() -> None:
@@ -596,8 +596,9 @@ def test_a_timeline_shows_what_each_rank_was_at() -> None:
             (Kind.CHECKPOINT_SAVE, 180),
         )
     ]
-    timeline = of(events).timeline
-    assert timeline is not None
+    earlier = event(Kind.CALL, -100, 1, rank=0)
+    timeline = of([*events, earlier]).timeline
+    assert timeline is not None and timeline.begin_s == pytest.approx(100)
     assert len(timeline.ranks) == 64 and timeline.ranks[0] == "0" and timeline.ranks[-1] == "99"
     assert timeline.bin_s == pytest.approx(2**30 / S)
     rows = {name: rows[0] for name, rows in timeline.shares.items()}

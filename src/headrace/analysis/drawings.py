@@ -51,10 +51,10 @@ def timeline(job: JobFigures) -> Iterator[Figure]:
     if not layers:
         return
     shown = "" if len(found.ranks) == job.ranks else f" {len(found.ranks)} of {job.ranks} ranks."
-    end_s = found.bin_s * len(layers[0].rows[0])
+    end_s = found.begin_s + found.bin_s * len(layers[0].rows[0])
     yield Figure(
         title="What each rank was at",
-        svg=plots.strips(layers, found.ranks, end=end_s, x_label="time [s]"),
+        svg=plots.strips(layers, found.ranks, begin=found.begin_s, end=end_s, x_label="time [s]"),
         caption=f"A row is a rank, a bin {seconds(found.bin_s)}; colours mix where a bin holds "
         f"several, white is nothing that the trace knows.{shown}",
     )

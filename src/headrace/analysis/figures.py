@@ -167,8 +167,11 @@ class Accelerators(Figures, frozen=True, kw_only=True):
 class Timeline(Figures, frozen=True, kw_only=True):
     """What ranks were at over time."""
 
+    begin_s: float
+    """Of the first bin, since the job's first event [s]."""
+
     bin_s: float
-    """Length of one bin; the first holds the job's first event [s]."""
+    """Length of one bin [s]."""
 
     ranks: tuple[str, ...]
     """Of the rows; evenly chosen where there are too many to show."""

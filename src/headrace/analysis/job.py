@@ -78,7 +78,7 @@ class JobSums:
             checkpoint_save=self._saves.result(),
             accelerators=accelerators(self._times, price_per_hour),
             overlap=overlap(self._times),
-            timeline=self._times.timeline(),
+            timeline=self._times.timeline(spans.begin_ns),
             phases=self._phase_figures(),
             hottest=self._heat.result(spans.begin_ns, spans.end_ns),
         )

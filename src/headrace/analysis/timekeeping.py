@@ -88,10 +88,10 @@ class TimeSums:
         self._settle(self._united())
         return self._spent.of(self.trainers)
 
-    def timeline(self) -> Timeline | None:
-        """Return what those that train were at over time; None where nothing is known."""
+    def timeline(self, origin_ns: int) -> Timeline | None:
+        """Return what those that train were at since an origin; None where nothing is known."""
         self._settle(self._united())
-        return self._picture.result(self.trainers, knows_compute=self.knows_compute)
+        return self._picture.result(self.trainers, origin_ns, knows_compute=self.knows_compute)
 
     def _add(self, activity: Activity, events: Columns) -> None:
         self._kept[activity].append(Stretches(events.places, events.begins, events.ends))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.analysis.activities import IDLE_CAUSES, Activity, Parts
 from headrace.analysis.columns import Floats, Ints
@@ -43,8 +44,8 @@ class Picture:
                 self._slots.cover(int(stretches.begins.min()), int(stretches.ends.max()))
                 self._paint(number, stretches)
 
-    def result(self, trainers: Ints, *, knows_compute: bool) -> Timeline | None:
-        """Return the picture; None where nothing is known."""
+    def result(self, trainers: Ints, origin_ns: int, *, knows_compute: bool) -> Timeline | None:
+        """Return the picture, with times since an origin; None where nothing is known."""
         table = self._slots.table()
         if table is None:
             return None
@@ -55,7 +56,9 @@ class Picture:
         if not knows_compute:
             still = sum(shares[cause] for cause in IDLE_CAUSES)
             shares[Activity.COMPUTE] = np.maximum(shares[Activity.STEP] - still, 0.0)
+        begin_ns = pc.min(table["slot"]).as_py() * self._slots.width_ns
         return Timeline(
+            begin_s=(begin_ns - origin_ns) / NS_PER_S,
             bin_s=self._slots.width_ns / NS_PER_S,
             ranks=tuple(str(one) if one >= 0 else f"process {-2 - one}" for one in places.tolist()),
             shares={one.value: tuple(map(_digits, shares[one])) for one in _SHOWN},

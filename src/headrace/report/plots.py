@@ -218,15 +218,22 @@ def areas(
         return _svg(figure)
 
 
-def strips(layers: Sequence[Layer], names: Sequence[str], *, end: float, x_label: str) -> str:
-    """Draw a strip for each name from 0 to ``end``; the colours of layers mix in each bin."""
+def strips(
+    layers: Sequence[Layer],
+    names: Sequence[str],
+    *,
+    begin: float = 0.0,
+    end: float,
+    x_label: str,
+) -> str:
+    """Draw a strip for each name from begin to end; the colours of layers mix in each bin."""
     from matplotlib.colors import to_rgb
 
     image = np.ones((*np.shape(layers[0].rows), 3))
     for layer in layers:
         image -= np.asarray(layer.rows)[..., None] * (1.0 - np.array(to_rgb(layer.colour)))
     with _axes(height=_image_height(len(names))) as (figure, axes):
-        _show_image(axes, image.clip(0, 1), names, end=end)
+        _show_image(axes, image.clip(0, 1), names, (begin, end))
         _label(axes, x_label, "")
         _legend(axes, [(layer.label, layer.colour) for layer in layers], beside=True)
         return _svg(figure)
@@ -248,12 +255,12 @@ def _image_height(rows: int) -> float:
     return min(max(0.26 * rows, 0.8), 4.6) + 0.7
 
 
-def _show_image(axes: Axes, image: Any, names: Sequence[str], *, end: float) -> None:
+def _show_image(axes: Axes, image: Any, names: Sequence[str], ends: tuple[float, float]) -> None:
     axes.imshow(
         image,
         aspect="auto",
         interpolation="nearest",
-        extent=(0.0, end, len(names) - 0.5, -0.5),
+        extent=(*ends, len(names) - 0.5, -0.5),
     )
     every = -(-len(names) // _MOST_NAMED_ROWS)
     axes.set_yticks(range(0, len(names), every), names[::every])
