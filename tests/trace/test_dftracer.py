@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,23 @@ def test_a_trace_is_told_by_its_name_or_its_first_lines(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         archive.add(written(tmp_path, text_of(LINES)), "d/a.pfw")
     assert tell(tmp_path / "a.tar", (tmp_path / "a.tar").read_bytes())
+
+
+def test_memory_does_not_grow_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.trace.importers.text.PIECE_BYTES", 1 << 16)
+
+    def peak_of(copies: int) -> int:
+        path = written(tmp_path, text_of(LINES * copies), "a.pfw")
+        tracemalloc.start()
+        events = sum(batch.num_rows for batch in DFTracer().read(path, Notes(), lambda _: None))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert events == 14 * copies
+        return peak
+
+    assert peak_of(1600) < 1.2 * peak_of(200)
 
 
 def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_mutations_end_in_events_or_in_an_error_of_ours(tmp_path: Path) -> None:
     spans = {"1": {"block1": {"start": START}, "ckpt1": {"start": START, "end": START}}}
     (tmp_path / "per_epoch_stats.json").write_text(json.dumps(spans))
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    for _ in range(250):
+    for _ in range(150):
         for path, text in files.items():
             data = bytearray(text)
             at = rng.randrange(len(data))
