@@ -132,6 +132,15 @@ def test_spawned_workers_are_of_their_rank_and_know_their_step(outcome: Outcome)
     assert {load["phase"] for load in spawned} == {"iteration"}
 
 
+def test_the_start_of_workers_is_told(outcome: Outcome) -> None:
+    starts = of(outcome, "call", name="start of a worker")
+    times = sorted(start["duration_ns"] for start in starts)
+    assert len(times) == 5
+    assert times[-1] > 0.3e9  # spawned: it imported torch
+    began = min(event["begin_ns"] for event in outcome.of("wait"))
+    assert all(began - 1e9 < start["begin_ns"] for start in starts)
+
+
 def test_the_first_step_ends_the_initialisation(outcome: Outcome, rank: int) -> None:
     mine = [event for event in outcome.events if event.get("rank") == rank and "phase" in event]
     (first, *_) = of(outcome, "wait", rank=rank)

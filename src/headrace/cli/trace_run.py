@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from headrace.report.units import counted
 from headrace.tracing.run import Traced, default_job, run_traced
 
 
@@ -50,7 +51,8 @@ def _said(traced: Traced, folder: Path) -> str:
             "PYTHONPATH, leave the recorder out"
         )
     lost = f", {collected.lost:,} were lost" if collected.lost else ""
+    processes = "process" if collected.processes == 1 else "processes"
     return (
-        f"headrace: {collected.events:,} events of {collected.processes:,} processes are in "
-        f"{folder}{lost}; analyse them: headrace analyze {shlex.quote(str(folder))}"
+        f"headrace: recorded {counted(collected.events, 'event')} of {collected.processes:,} "
+        f"{processes} in {folder}{lost}; analyse them: headrace analyze {shlex.quote(str(folder))}"
     )

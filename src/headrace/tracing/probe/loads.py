@@ -9,7 +9,7 @@ from typing import Any
 
 from .parts import Seen, parts_of
 from .tally import Tally
-from .threads import Reading, read_thread
+from .threads import Reading, process_began_ns, read_thread
 from .tracer import Tracer, Watcher
 
 _METER_BYTES = 1024
@@ -31,14 +31,22 @@ def watch_fetchers(module: Any, tracer: Tracer) -> None:
 
 
 def watch_workers(module: Any, tracer: Tracer) -> None:
-    """Let a DataLoader's worker know which batch it is at."""
-    loop = module._worker_loop
+    """Let a DataLoader's worker tell how long it took to start, and know which batch it is at."""
+    loop, watcher = module._worker_loop, Watcher("starts of workers")
 
     @functools.wraps(loop)
     def watched(kind: Any, dataset: Any, tasks: Any, *arguments: Any, **named: Any) -> Any:
+        watcher.try_to(_record_start, tracer)
         return loop(kind, dataset, _Tasks(tasks, tracer), *arguments, **named)
 
     module._worker_loop = watched
+
+
+def _record_start(tracer: Tracer) -> None:
+    """Record the time from this process's beginning until now, imports included."""
+    age_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - process_began_ns()
+    began = time.perf_counter_ns() - age_ns
+    tracer.record("call", began, age_ns, name="start of a worker")
 
 
 class _Tasks:
