@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from headrace.report.units import counted
+from headrace.trace.home import plain_name
 from headrace.tracing.run import Traced, default_job, run_traced
 
 
@@ -36,7 +37,7 @@ def command(*, out: Path | None, job: str | None, command: tuple[str, ...]) -> i
     """  # noqa: D301 - click reads the lone \b
     job = job or default_job(command)
     started = datetime.now(UTC)
-    folder = out or Path("traces", f"{job}-{started:%Y%m%dT%H%M%S}")
+    folder = out or Path("traces", f"{plain_name(job)}-{started:%Y%m%dT%H%M%S}")
     traced = run_traced(command, folder, job=job)
     click.echo(_said(traced, folder), err=True)
     return traced.exit_code
