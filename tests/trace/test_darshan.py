@@ -51,7 +51,9 @@ def told_by_darshan(path: Path, module: str) -> list[dict[str, Any]]:
 @needs_darshan
 def test_single_reads_and_writes_are_told_where_the_log_has_them() -> None:
     path = example("ior_hdf5_example.darshan")
-    table = read(path)
+    notes = Notes()
+    table = read(path, notes)
+    assert "offset" not in notes.unknown
     segments = [
         segment
         for record in told_by_darshan(path, "DXT_POSIX")
@@ -70,7 +72,9 @@ def test_single_reads_and_writes_are_told_where_the_log_has_them() -> None:
 @needs_darshan
 def test_counters_stand_for_all_operations_on_a_file() -> None:
     path = example("noposix.darshan")
-    table = read(path)
+    notes = Notes()
+    table = read(path, notes)
+    assert "offset" in notes.unknown
     told = [record["counters"] for record in told_by_darshan(path, "STDIO")]
     for name, count, moved in (("read", "READS", "READ"), ("write", "WRITES", "WRITTEN")):
         events = table.filter(pc.equal(table["name"], name))

@@ -49,16 +49,19 @@ class Darshan:
         with reading(path):
             path.open("rb").close()
         _note_unknown(notes)
-        found = False
+        found = has_offsets = False
         command = [sys.executable, "-m", _READER, str(path)]
         with TemporaryFile() as said:
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said) as process:
                 assert process.stdout is not None
                 for batch in _batches(process.stdout):
                     found = found or batch.num_rows > 0
+                    has_offsets = has_offsets or batch["offset"].null_count < batch.num_rows
                     yield batch
             problem = _problem(path, process.returncode, said)
         advanced(path.stat().st_size)
+        if not has_offsets:
+            notes.unknown["offset"] = "Darshan tells of single reads and writes only with DXT"
         if problem and not found:
             raise CorruptDataError(problem)
         if problem:
@@ -66,10 +69,9 @@ class Darshan:
 
 
 def _note_unknown(notes: Notes) -> None:
-    sums = "Darshan counts; only with DXT does it tell single reads and writes"
-    notes.unknown.update({"offset": sums, "step": sums, "sample": sums})
     seen = "Darshan sees calls of the process, not the storage behind them"
     notes.unknown.update({"replica": seen, "round_trips": seen, "queue_ns": seen})
+    notes.unknown["step"] = "Darshan knows nothing of training"
 
 
 def _batches(stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
