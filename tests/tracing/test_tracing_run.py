@@ -194,7 +194,8 @@ def test_the_command_says_where_the_trace_is_and_gives_the_programs_code(
     said = capfd.readouterr()
     assert said.out == ""
     assert said.err == (
-        f"headrace: recorded 1 event of 1 process in {trace}; analyse them: headrace analyze '{trace}'\n"
+        f"headrace: recorded 1 event of 1 process in {trace}; analyse them: "
+        f"headrace analyze '{trace}'\n"
     )
     assert {event["job"] for event in events_in(trace)} == {"script"}
 
