@@ -97,6 +97,16 @@ def test_show_adds_up_files_and_tensors(runs: Path, capsys: pytest.CaptureFixtur
     assert shown(capsys, "show", str(runs / "step-9"), "--tensors").count("layers.") == 12
 
 
+def test_show_reads_a_snapshot_in_hugging_faces_cache(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = runs / "models--a--b/snapshots/0123abcd"
+    snapshot.mkdir(parents=True)
+    shutil.copytree(runs / "step-9", runs / "models--a--b/blobs")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/model.safetensors")
+    assert len(facts(capsys, "show", str(snapshot))["contents"]["tensors"]) == 13
+
+
 def test_show_of_an_incomplete_one_says_why_and_exits_with_one(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -363,6 +363,50 @@ def test_a_link_out_of_the_folder_is_said_to_be_one(
         load(folder)
 
 
+def cached(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
+    """Lay a sharded model out as ``huggingface_hub`` does; return its snapshot and tensors."""
+    blobs = folder / "models--a--b/blobs"
+    snapshot = folder / "models--a--b/snapshots/0123abcd"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    tensors = save_sharded(blobs)
+    for number, blob in enumerate(sorted(blobs.iterdir())):
+        (snapshot / blob.name).symlink_to(f"../../blobs/{number:064x}")
+        blob.rename(blobs / f"{number:064x}")
+    return snapshot, tensors
+
+
+def test_a_snapshot_in_hugging_faces_cache_is_read_through_its_links(tmp_path: Path) -> None:
+    snapshot, expected = cached(tmp_path)
+    found = headrace.safetensors.load_file(snapshot)
+    assert found.keys() == expected.keys()
+    assert all(same(found[name], tensor) for name, tensor in expected.items())
+    with headrace.safetensors.open(f"file:{snapshot / SHARDS[0]}") as tensors:
+        assert same(tensors.get_tensor("layer.0.0"), expected["layer.0.0"])
+
+
+@pytest.mark.parametrize("target", ["../../../secret", "../../secret", "../../blobs/out"])
+def test_a_link_of_a_snapshot_that_leaves_the_blobs_is_refused(tmp_path: Path, target: str) -> None:
+    snapshot, _ = cached(tmp_path)
+    model = snapshot.parents[1]
+    for place in (model / "secret", tmp_path / "secret"):
+        place.write_bytes((snapshot / SHARDS[0]).read_bytes())
+    (model / "blobs/out").symlink_to("../secret")
+    (snapshot / SHARDS[0]).unlink()
+    (snapshot / SHARDS[0]).symlink_to(target)
+    with pytest.raises(AccessError, match="links to"):
+        headrace.safetensors.load_file(snapshot)
+
+
+def test_blobs_that_are_a_link_themselves_are_refused(tmp_path: Path) -> None:
+    snapshot, _ = cached(tmp_path)
+    blobs = snapshot.parents[1] / "blobs"
+    blobs.rename(tmp_path / "elsewhere")
+    blobs.symlink_to("../elsewhere")
+    with pytest.raises(AccessError, match="links to"):
+        headrace.safetensors.load_file(snapshot)
+
+
 def test_what_is_loaded_whole_lies_where_its_file_was_read_to(tmp_path: Path) -> None:
     saved = {name: np.full(100, number) for number, name in enumerate("abc")}
     safetensors.numpy.save_file(saved, tmp_path / "a.safetensors")

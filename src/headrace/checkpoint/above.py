@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from urllib.parse import unquote
 
+from headrace.storage.hubcache import with_blobs
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 
@@ -28,4 +29,4 @@ def open_above(url: str) -> tuple[Storage, str]:
         above, _, name = whole.rpartition("/")
         if not name or above.endswith("/"):
             return open_storage(given.url), ""
-    return open_storage(above or "/"), unquote(name) if "://" in whole else name
+    return with_blobs(open_storage(above or "/")), unquote(name) if "://" in whole else name
