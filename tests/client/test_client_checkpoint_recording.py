@@ -135,6 +135,9 @@ def test_workers_of_a_dataloader_record_for_themselves(
     headrace.safetensors.load_file(file, framework="np")
     loader = DataLoader(_Tensors(file), num_workers=1, multiprocessing_context="fork")
     assert [int(batch) for batch in loader] == [0, 1]
+    own = recording._process._recording
+    assert own is not None
+    own.flush()
     reads = events(tmp_path / "traces", "checkpoint_read")
     assert len(reads) == 3
     assert len({read["pid"] for read in reads}) == 2

@@ -43,6 +43,22 @@ def test_ranks_without_a_run_s_name_share_the_folder_of_who_started_them() -> No
     assert run_folder({"LOCAL_RANK": "0"}) == rank
 
 
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["/jobs/train.py", "--lr", "1"], "train"),
+        (["/site/pretrain/__main__.py"], "pretrain"),
+        (["-c"], "python"),
+        ([""], "python"),
+    ],
+)
+def test_else_it_bears_that_of_its_program(
+    argv: list[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", argv)
+    assert run_folder({}).startswith(f"{name}-2")
+
+
 def recorded(folder: Path, *, at_s: int) -> Path:
     with EventRecorder(folder, ORIGIN) as recorder:
         recorder.record(Event(kind=Kind.STEP, begin_ns=0))

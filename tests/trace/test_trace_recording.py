@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def test_all_of_a_process_record_into_the_folder_of_their_run(home: Path) -> Non
     first.record(load(1))
     first.leave()
     second.record(load(2))
-    second.leave()
+    second.flush()
     assert [row["begin_ns"] for row in rows(home / "run")] == [1, 2]
     assert len(list((home / "run").iterdir())) == 1
     close_shared()
@@ -62,7 +63,7 @@ def test_events_are_of_the_job_that_began_and_of_the_phase_of_the_process(home: 
     begin_steps()
     shared.record(load(2))
     shared.record(load(3, job="validation", phase="evaluation"))
-    shared.leave()
+    shared.flush()
     assert [(row["job"], row["phase"]) for row in rows(home)] == [
         ("training", "initialisation"),
         ("training", "iteration"),
@@ -130,12 +131,29 @@ def test_a_fork_records_for_itself_beside_its_parent(home: Path) -> None:
             forked = open_recording(True, ORIGIN)
             assert forked is not None
             forked.record(load(2))
-            forked.leave()
+            forked.flush()
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
     shared.record(load(3))
-    shared.leave()
+    shared.flush()
     found = {row["begin_ns"]: row["pid"] for row in rows(home)}
     assert found == {1: os.getpid(), 2: pid, 3: os.getpid()}
     close_shared()
+
+
+def _record_two() -> None:
+    shared = open_recording(True, ORIGIN)
+    assert shared is not None
+    shared.record(load(2))
+
+
+def test_a_child_of_multiprocessing_leaves_all_that_it_recorded(home: Path) -> None:
+    shared = open_recording(True, ORIGIN)
+    assert shared is not None
+    shared.record(load(1))
+    child = multiprocessing.get_context("fork").Process(target=_record_two)
+    child.start()
+    child.join(10)
+    close_shared()
+    assert {row["begin_ns"]: row["pid"] for row in rows(home)} == {1: os.getpid(), 2: child.pid}

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,8 +47,14 @@ def run_folder(environment: Mapping[str, str] = os.environ) -> str:
         return plain_name(run)
     is_rank = "LOCAL_RANK" in environment
     starter = os.getppid() if is_rank else os.getpid()
-    script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] else "python"
-    return f"{plain_name(script)}-{_started_at(starter):%Y%m%dT%H%M%S}-{starter}"
+    return f"{plain_name(_script(sys.argv))}-{_started_at(starter):%Y%m%dT%H%M%S}-{starter}"
+
+
+def _script(argv: Sequence[str]) -> str:
+    """Return what people call the program: of ``python -m package`` the package."""
+    path = Path(argv[0] if argv else "")
+    stem = path.parent.name if path.stem == "__main__" else path.stem
+    return stem if stem not in ("", "-c", "-") else "python"
 
 
 def plain_name(text: str) -> str:

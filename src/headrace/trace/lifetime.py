@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import weakref
+from multiprocessing.process import parent_process
 from typing import Protocol
 
 
@@ -38,6 +40,22 @@ def forget(one: Lasting) -> None:
     _LIVE.discard(one)
 
 
+def see_end() -> None:
+    """Make sure that this process's end is seen; to be called when it has something to write.
+
+    Children of multiprocessing end without running what ``atexit`` was told, but run what they
+    register themselves.
+    """
+    global _is_seen  # noqa: PLW0603 - a process ends once
+    util = sys.modules.get("multiprocessing.util")
+    if not _is_seen and util is not None and parent_process() is not None:
+        util.Finalize(None, _close_all, exitpriority=0)
+    _is_seen = True
+
+
+_is_seen = False
+
+
 def _before_fork() -> None:
     _HELD[:] = [one for one in _LIVE if one.before_fork()]
 
@@ -48,6 +66,8 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
+    global _is_seen  # noqa: PLW0603 - a process ends once
+    _is_seen = False
     _HELD.clear()
     for one in list(_LIVE):
         one.after_fork_in_child()

@@ -59,11 +59,13 @@ class Recording:
         self._recorder.record_row(rows, row)
 
     def leave(self) -> None:
-        """Write what was recorded; what others record into as well stays open."""
-        if self._is_shared:
-            self._recorder.flush()
-        else:
+        """End it, unless others record into it as well: then the process's end does."""
+        if not self._is_shared:
             self._recorder.close()
+
+    def flush(self) -> None:
+        """Write what was recorded so far, so that readers see it."""
+        self._recorder.flush()
 
 
 def open_recording(

@@ -100,7 +100,7 @@ class EventRecorder:
     ``flush_s``. What is written outlives the process, not the machine. Whatever cannot be written
     is lost, counted, and warned of once; nothing raises after the beginning. A fork records into
     segments of its own, without what its parent had not yet written; where it ends by
-    ``os._exit``, as multiprocessing's children do, it should ``flush`` before.
+    ``os._exit`` and is no child of multiprocessing, it should ``flush`` before.
 
     Args:
         folder: Made where it is missing.
@@ -248,6 +248,7 @@ class EventRecorder:
                 self._writer = threading.Thread(
                     target=self._run, args=(self._wake,), name="headrace-trace", daemon=True
                 )
+                lifetime.see_end()
                 try:
                     self._writer.start()
                 except RuntimeError as error:  # no more threads, or the interpreter ends
