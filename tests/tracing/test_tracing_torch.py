@@ -125,6 +125,11 @@ def test_lines_are_loads_of_their_file(outcome: Outcome, folder: Path) -> None:
     assert {load["file"] for load in loads if "sample" in load} == {str(folder / "lines.txt")}
 
 
+def test_samples_that_are_made_together_are_counted(outcome: Outcome) -> None:
+    loads = of(outcome, "load", name="Together")
+    assert [load["counts"] for load in loads] == [[("samples", 3)]] * 2
+
+
 def test_spawned_workers_are_of_their_rank_and_know_their_step(outcome: Outcome) -> None:
     loads = [load for load in of(outcome, "load", rank=0, name="Files") if "counts" in load]
     spawned = [load for load in loads if dict(load["counts"])["samples"] == 4]

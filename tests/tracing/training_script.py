@@ -41,6 +41,16 @@ class Lines(IterableDataset):
             yield from map(len, file)
 
 
+class Together(Dataset):
+    """Makes the samples of a batch together."""
+
+    def __len__(self):
+        return 6
+
+    def __getitems__(self, indices):
+        return indices
+
+
 class Computed(Dataset):
     """Takes processor time, and reads nothing."""
 
@@ -116,6 +126,7 @@ def train_as(rank):
     if rank == 0:
         list(DataLoader(Lines(), batch_size=50))
         list(DataLoader(Computed(), batch_size=2))
+        list(DataLoader(Together(), batch_size=3))
         list(DataLoader(Files(), batch_size=4, num_workers=1, multiprocessing_context="spawn"))
         save_and_load(model)
         use_remote_files()

@@ -97,11 +97,11 @@ class _Loads:
                 batch = fetch(indices)
             finally:
                 tally, self._tracer.tallies.current = self._tracer.tallies.current, outer
-            watcher.try_to(self._end, tally)
+            watcher.try_to(self._end, tally, indices)
             return batch
 
         fetcher.fetch = watched
-        fetcher.collate_fn = self._timed(fetcher.collate_fn, self._collated)
+        fetcher.collate_fn = self._timed_collate(fetcher.collate_fn)
         if hasattr(fetcher, "dataset_iter"):
             fetcher.dataset_iter = _Samples(fetcher.dataset_iter, self._sampled)
         else:
@@ -117,18 +117,14 @@ class _Loads:
         self._before = read_thread()
         self._began = time.perf_counter_ns()
 
-    def _timed(self, function: Callable[..., Any], note: Callable[[int], None]) -> Any:
-        @functools.wraps(function)
-        def watched(*arguments: Any, **named: Any) -> Any:
+    def _timed_collate(self, collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def watched(samples: Any) -> Any:
             began = time.perf_counter_ns()
-            result = function(*arguments, **named)
-            note(time.perf_counter_ns() - began)
-            return result
+            batch = collate(samples)
+            self._collating_ns += time.perf_counter_ns() - began
+            return batch
 
         return watched
-
-    def _collated(self, took: int) -> None:
-        self._collating_ns += took
 
     def _sampled(self, began: int, index: Any) -> None:
         took = time.perf_counter_ns() - began
@@ -138,8 +134,10 @@ class _Loads:
             self._slowest_ns = took
             self._slowest = began, index, tally.file if tally is not None else None
 
-    def _end(self, tally: Tally) -> None:
+    def _end(self, tally: Tally, indices: Any) -> None:
         took = time.perf_counter_ns() - self._began
+        if not self._samples and isinstance(indices, list):  # the dataset fetches them together
+            self._samples = len(indices)
         took_of_thread = _difference(self._before, read_thread())
         read_bytes = max(took_of_thread.read_bytes or 0, tally.read_bytes) + tally.fetched_bytes
         standing = self._tracer.standing
