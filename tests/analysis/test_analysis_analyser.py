@@ -296,10 +296,11 @@ def test_neither_the_order_nor_the_size_of_batches_matters(batch: pa.RecordBatch
 
 def test_a_quarter_of_a_million_events_of_as_many_files_leave_little_behind() -> None:
     analyser = Analyser()
+    batches = [random_batch(65_536, seed, files=1_000_000, ranks=2_000) for seed in range(4)]
     tracemalloc.start()
     before = pa.total_allocated_bytes()
-    for seed in range(4):
-        analyser.add(random_batch(65_536, seed, files=1_000_000, ranks=2_000))
+    for batch in batches:
+        analyser.add(batch)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept + pa.total_allocated_bytes() - before < 80e6
