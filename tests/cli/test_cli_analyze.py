@@ -168,6 +168,7 @@ def test_files_that_are_no_traces_are_named(
         ([], "Missing argument"),
         (["TRACE", "--html", "/no/folder/page.html"], "no directory /no/folder"),
         (["TRACE", "--json", "/no/folder/figures.json"], "no directory /no/folder"),
+        (["TRACE", "--html", "-"], "name a file"),
         (["TRACE", "--price", "-1"], "not in the range"),
     ],
 )

@@ -86,6 +86,8 @@ def command(
 
 def _require_drawings(html_file: str) -> None:
     """Refuse what would only be found wrong when the trace has been read."""
+    if html_file == "-":
+        raise CallerError("--html writes a page for a browser; name a file")
     require_writable_file(html_file)
     if importlib.util.find_spec("matplotlib") is None:
         raise CallerError("--html needs matplotlib; run pip install 'headrace[demo]'")
