@@ -229,7 +229,7 @@ def test_a_controller_copies_goes_on_after_a_restart_and_ends(
         assert "checkpoint-200" in capsys.readouterr().out
         assert run(["replicate", "--list"]) == 0
         assert capsys.readouterr().out == "no replications\n"
-        assert run(["replicate", "--name", "eval", "--end"]) == 3
+        assert run(["replicate", "--name", "eval", "--end"]) == 2
         assert "no replication 'eval' here" in capsys.readouterr().err
 
 

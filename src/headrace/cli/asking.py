@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from headrace.core.errors import ConfigError, ProtocolError
+from headrace.core.errors import ConfigError, NotFoundError, ProtocolError, RefusedError
 from headrace.wire.auth import load_token
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import CONTROLLER_VARIABLE, Endpoint
@@ -104,6 +104,20 @@ class Asker:
             RemoteError: it does not, or refuses; the message says what to do.
         """
         return self.ask("GET", f"{path}?{urlencode(query)}" if query else path, answer)
+
+    def end(self, path: str, answer: type[A]) -> A:
+        """End what the caller named, and return the answer.
+
+        Raises:
+            NotFoundError: the controller has nothing of that name.
+            RemoteError: as ``ask``.
+        """
+        try:
+            return self.ask("DELETE", path, answer)
+        except RefusedError as error:
+            if error.code == "not-found":
+                raise NotFoundError(str(error)) from error
+            raise
 
     def ask(
         self, method: str, path: str, answer: type[A], message: msgspec.Struct | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 from rich.console import Console
@@ -45,7 +46,7 @@ def command(
         return _of_commands(release, json_file)
     with Asker(controller, token_file, ca_file) as asker:
         if release:
-            view = asker.ask("DELETE", f"/v1/hotspots/{release}", HotspotView)
+            view = asker.end(f"/v1/hotspots/{quote(release, safe='')}", HotspotView)
             click.echo(headline(view), err=True)
         found = asker.get("/v1/hotspots", Hotspots)
     _tell(found, json_file)

@@ -178,7 +178,7 @@ def _by_controller(options: Given) -> int:
     path = f"/v1/replications/{quote(options.called, safe='')}"
     with Asker(options.controller, options.token_file, options.ca_file, patience_s=60.0) as asker:
         if options.end:
-            return _told(asker.ask("DELETE", path, ReplicationView), options)
+            return _told(asker.end(path, ReplicationView), options)
         asker.ask("PUT", path, ReplicationView, options.wanted)
         view, stopped = _followed(lambda: asker.get(path, ReplicationView))
         if view.over:
