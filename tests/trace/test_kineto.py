@@ -41,6 +41,7 @@ EVENTS = [
     event("Memcpy HtoD", "gpu_memcpy", 610, 5, pid=1, tid=7, args={"device": 1, "bytes": 256}),
     event("ncclDevKernel_AllReduce", "kernel", 620, 50, pid=1, tid=20, args={"device": 1}),
     event("record_param_comms", "cpu_op", 615, 2),
+    event("Stream Sync", "cuda_sync", 670, 2, pid=1, tid=20, args={"device": 1}),
     {"ph": "s", "id": 3, "pid": 25, "tid": 27, "ts": TS, "cat": "async", "name": "launch"},
     event("ProfilerStep#5", "user_annotation", 0, 900),
     event("ProfilerStep#5", "gpu_user_annotation", 600, 300, pid=1, tid=7),
@@ -94,6 +95,7 @@ def test_what_took_time_becomes_events_of_the_kinds_that_they_are(tmp_path: Path
         ("Memcpy HtoD", "compute"),
         ("ncclDevKernel_AllReduce", "barrier"),
         ("record_param_comms", "barrier"),
+        ("Stream Sync", "call"),
         ("ProfilerStep#5", "step"),
         ("torch/serialization.py(1310): load", "checkpoint_read"),
         ("torch/serialization.py(925): save", "checkpoint_save"),
@@ -112,6 +114,7 @@ def test_what_a_device_did_is_of_the_process_by_device(tmp_path: Path) -> None:
         "bytes": 256,
     }
     assert row(table, "ProfilerStep#5")["step"] == 5
+    assert set(table["pid"].to_pylist()) == {25}
 
 
 def test_newer_documents_tell_host_rank_and_the_moment_that_times_count_from(
@@ -132,9 +135,11 @@ def test_newer_documents_tell_host_rank_and_the_moment_that_times_count_from(
     assert not notes.is_relative
 
 
-def test_the_host_may_be_told_by_the_name_of_the_file(tmp_path: Path) -> None:
+def test_host_and_rank_may_be_told_by_the_name_of_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, text_of(), "node_9_4711.1623.pt.trace.json")
     assert row(read(path), "gemm")["host"] == "node_9"
+    for name in ("rank12_trace.json", "rank-12.json", "step.rank_12.json"):
+        assert row(read(written(tmp_path, text_of(), name)), "gemm")["rank"] == 12
 
 
 def test_without_steps_of_the_profiler_a_step_is_from_one_wait_to_the_next(tmp_path: Path) -> None:
@@ -160,12 +165,12 @@ def test_lists_of_objects_in_arguments_and_braces_in_names_do_not_end_a_piece(
 def test_a_bare_list_and_an_empty_one_and_more_after_the_list_are_read(tmp_path: Path) -> None:
     bare = json.dumps(EVENTS).encode()
     assert Kineto().recognises(Path("a.json"), bare)
-    assert read(written(tmp_path, bare, "a.json")).num_rows == 9
+    assert read(written(tmp_path, bare, "a.json")).num_rows == 10
     assert read(written(tmp_path, text_of([]))).num_rows == 0
     frames = [{"name": "f", "parent": number} for number in range(99)]
     longer = text_of()[:-1] + b', "stackFrames": ' + json.dumps(frames).encode() + b"}"
     notes = Notes()
-    assert read(written(tmp_path, longer), notes).num_rows == 9
+    assert read(written(tmp_path, longer), notes).num_rows == 10
     assert not notes.problems
 
 
@@ -178,7 +183,7 @@ def test_what_is_no_number_in_json_is_nothing(tmp_path: Path) -> None:
     text = text_of().replace(b'"bytes": 256', b'"bytes": nan, "GB/s": inf')
     notes = Notes()
     table = read(written(tmp_path, text), notes)
-    assert (table.num_rows, notes.problems) == (9, [])
+    assert (table.num_rows, notes.problems) == (10, [])
     assert "bytes" not in row(table, "Memcpy HtoD")
 
 
@@ -186,7 +191,7 @@ def test_what_is_no_number_in_json_is_nothing(tmp_path: Path) -> None:
 def test_a_damaged_event_is_named_by_its_byte_and_the_others_are_read(tmp_path: Path) -> None:
     text = text_of().replace(b'"Call stack": "a;b"', b'"Call stack": "C:\\a"')
     notes = Notes()
-    assert read(written(tmp_path, text), notes).num_rows == 8
+    assert read(written(tmp_path, text), notes).num_rows == 9
     at = text.index(b'{\n      "ph": "X"')
     assert len(notes.problems) == 1
     assert f"byte {at}: not an event" in notes.problems[0]

@@ -31,6 +31,7 @@ _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
 _HOST = re.compile(rb'"host_name"\s*:\s*"([^"\\]+)"')
 _HOST_IN_NAME = re.compile(r"^(.+)_\d+\.\d+\.pt\.trace\.json")
+_RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})(?!\d)")
 _NEXT = re.compile(rb"\}\s*,\s*(?=\{)")
 _END = re.compile(rb"\}\s*(?=\])")
 _TRIES = 8
@@ -228,13 +229,14 @@ class _Reader:
     def __init__(self, path: Path, prefix: bytes, notes: Notes) -> None:
         self._where = str(path)
         self._notes = notes
-        base, rank, host = _BASE.search(prefix), _RANK.search(prefix), _HOST.search(prefix)
+        base, host = _BASE.search(prefix), _HOST.search(prefix)
+        rank = _RANK.search(prefix) or _RANK_IN_NAME.search(path.name)
         self._base_ns = int(base[1]) if base else 0
         self._rank = int(rank[1]) if rank else None
         named = _HOST_IN_NAME.match(path.name)
         self._host = host[1].decode(errors="replace") if host else named[1] if named else None
         if self._rank is None:
-            notes.unknown["rank"] = "the profiler was not told of a process group"
+            notes.unknown["rank"] = "neither the document nor its file's name tell the rank"
         self._pid: int | None = None
         self._asked: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
         """When each loop asked for its batches [ns]."""

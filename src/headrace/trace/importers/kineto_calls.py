@@ -12,6 +12,9 @@ _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"})
 _ON_DEVICE_TOO = "gpu_user_annotation"
 """The device's shadow of what the program did; it is told by the program's own event already."""
 
+_SYNCHRONISATION = "cuda_sync"
+"""On a device's streams: work waited for other work."""
+
 _NOTES = frozenset({"trace", _ON_DEVICE_TOO, "overhead"})
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 _WAIT = "enumerate(DataLoader)#"
@@ -42,6 +45,8 @@ def call_of(category: str, name: str) -> Call | None:
         return None
     if place in _DEVICE:
         return Call(Kind.BARRIER if "nccl" in name else Kind.COMPUTE, is_on_device=True)
+    if place == _SYNCHRONISATION:
+        return Call(Kind.CALL, is_on_device=True)
     return Call(_kind(name))
 
 
