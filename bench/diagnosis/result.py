@@ -15,8 +15,11 @@ from headrace.analysis.thresholds import Thresholds
 GOAL = "precision and recall ≥ 0.95 of each cause"
 
 
-def report_of(modelled: Sequence[Verdict], simulated: Sequence[Verdict]) -> Report:
-    """Return the report of jobs on modelled hardware, and of those of the simulated estate."""
+def report_of(
+    modelled: Sequence[Verdict], simulated: Sequence[Verdict], real: Sequence[Verdict] = ()
+) -> Report:
+    """Return the report of jobs on modelled hardware, on the simulated estate, and real ones."""
+    others = {"simulated": simulated, "real": real} if real else {"simulated": simulated}
     return Report(
         name="diagnosis",
         settings={
@@ -35,9 +38,11 @@ def report_of(modelled: Sequence[Verdict], simulated: Sequence[Verdict]) -> Repo
         further={
             "goal": GOAL,
             "modelled": _scored(modelled),
-            "simulated": _scored(simulated),
+            **{name: _scored(verdicts) for name, verdicts in others.items()},
         },
-        further_tables=(table("Simulated jobs", simulated),),
+        further_tables=tuple(
+            table(f"{name.capitalize()} jobs", verdicts) for name, verdicts in others.items()
+        ),
     )
 
 

@@ -125,6 +125,14 @@ def test_the_fastest_reads_are_those_that_no_cache_answered() -> None:
 def test_no_latency_is_known_of_no_requests() -> None:
     assert Latencies().least_s() is None
     assert Latencies().typical_s() is None
+    assert Latencies().median_s() is None
+
+
+def test_the_median_counts_requests_and_what_is_typical_counts_their_time() -> None:
+    latencies = Latencies()
+    latencies.add(np.array([1e-4] * 9 + [1.0]))
+    assert latencies.median_s() == pytest.approx(1e-4, rel=0.1)
+    assert latencies.typical_s() == pytest.approx(1.0, rel=0.1)
 
 
 def test_evidence_does_not_depend_on_the_order_of_batches() -> None:

@@ -51,13 +51,14 @@ def round_trip_share(view: View) -> float:
     """Return which part of a read is a round trip, 0 to 1; NaN where it cannot be told.
 
     A round trip takes no longer than the fastest reads that came out of no cache, and no longer
-    than a question about a file.
+    than a question about a file that was asked over a network.
     """
     least, typical = view.evidence.reads.least_s(), view.evidence.reads.typical_s()
     if least is None or typical is None:
         return float("nan")
-    question = view.evidence.metadata.typical_s()
-    least = least if question is None else min(least, question)
+    question = view.evidence.metadata.median_s()
+    if question is not None and question >= view.thresholds.remote_s:
+        least = min(least, question)
     return min(1.0, least / typical) * (1.0 - queued_share(view))
 
 
@@ -79,11 +80,12 @@ def _main_part(view: View) -> Ints:
 def _is_colder(view: View, main: Ints) -> Mask:
     """Return where loading was slower, or hits fewer, than usual; or the queue had no time.
 
-    A job that waits ever after must have waited more then, and its queue never fills.
+    A job that always waits must have waited more then. That a queue has to fill is no matter
+    where it is empty half of the time.
     """
     is_slower: Mask = view.is_slower & _waited_more(view, view.is_after_start)
     is_colder = (is_slower | view.has_fewer_hits) & np.isin(main, (STORAGE, METADATA))
-    return is_colder | view.is_begun if view.calm.any() else is_colder
+    return is_colder | view.is_begun if view.is_mostly_calm else is_colder
 
 
 def _waited_more(view: View, windows: Mask) -> Mask:

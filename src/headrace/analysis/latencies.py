@@ -40,9 +40,15 @@ class Latencies:
         slow = np.where(_SLOW * typical_s <= _MIDDLES_S, self._counts, 0)
         return float(_MIDDLES_S[np.searchsorted(np.cumsum(slow), _LEAST * slow.sum())])
 
+    def median_s(self) -> float | None:
+        """Return the median duration [s]."""
+        return self._middle_s(self._counts)
+
     def typical_s(self) -> float | None:
         """Return the median duration, where each request weighs what it took [s]."""
-        times = self._counts * _MIDDLES_S
-        if not times.any():
+        return self._middle_s(self._counts * _MIDDLES_S)
+
+    def _middle_s(self, weights: Ints | Floats) -> float | None:
+        if not weights.any():
             return None
-        return float(_MIDDLES_S[np.searchsorted(np.cumsum(times), 0.5 * times.sum())])
+        return float(_MIDDLES_S[np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())])

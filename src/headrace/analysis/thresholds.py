@@ -57,6 +57,9 @@ class Thresholds:
     round_trips: float = 0.5
     """Share of a request's time that is a round trip from which round trips are to blame."""
 
+    remote_s: float = 2e-4
+    """A question about a file that is answered faster was not asked over a network [s]."""
+
     nominal_bytes_per_s: float = 100e6
     """A request is small if its bytes would take less than half of its time at this rate, which
     a single disk or a link of 1 Gbit/s has [B/s]."""

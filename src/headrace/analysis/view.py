@@ -69,6 +69,11 @@ class View:
         enough = calm.sum() >= self.thresholds.calm_windows * self._is_active.sum()
         return calm if enough else np.zeros_like(calm)
 
+    @property
+    def is_mostly_calm(self) -> bool:
+        """Whether the job did not wait in more than half of its windows."""
+        return 2 * int(self.calm.sum()) > int(self._is_active.sum())
+
     def blamed_parts(self) -> Floats:
         """Return seconds of each part, around each window, beyond the usual while nothing waits.
 
