@@ -271,6 +271,21 @@ def test_idle_time_of_a_long_trace_is_exact_though_few_stretches_are_kept(order:
     assert bounded.timeline(0) == exact.timeline(0)
 
 
+@pytest.mark.parametrize("ranks", [range(1, 1_001, 2), range(500)])
+def test_some_of_many_ranks_are_drawn_and_each_of_them_whole(ranks: range) -> None:
+    times = TimeSums()
+    for half in (ranks[: len(ranks) // 2], ranks[len(ranks) // 2 :]):
+        steps = [event(Kind.STEP, 3 * step, 3, rank=rank) for rank in half for step in range(5)]
+        times.add(Columns(batch_of(steps)))
+        times.spent()
+    timeline = times.timeline(0)
+    assert timeline is not None
+    assert 32 <= len(timeline.ranks) <= 64
+    assert set(map(int, timeline.ranks)) <= set(ranks)
+    for row in timeline.shares["compute"]:
+        assert set(row[:-1]) == {"9"}
+
+
 def test_events_that_come_when_their_time_was_added_up_are_counted() -> None:
     times = TimeSums(most=100)
     for _ in range(2):

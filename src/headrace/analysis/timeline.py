@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.analysis.activities import IDLE_CAUSES, Activity, Parts
-from headrace.analysis.columns import Floats, Ints
+from headrace.analysis.columns import Floats, Ints, Mask
 from headrace.analysis.figures import Timeline
 from headrace.analysis.slots import MOST_SLOTS, SlotSums
 from headrace.analysis.spreads import NS_PER_S
@@ -18,6 +18,9 @@ MOST_ROWS = 64
 
 _PAINTED = (*IDLE_CAUSES, Activity.COMPUTE, Activity.STEP)
 _SHOWN = (*IDLE_CAUSES, Activity.COMPUTE)
+_SCATTER = 2_654_435_761
+"""Multiplied with, neighbouring numbers come to lie far apart."""
+
 _MOST_PAINTED = 2 * MOST_ROWS
 _MOST_GROUPS = _MOST_PAINTED * len(_PAINTED) * MOST_SLOTS
 
@@ -25,7 +28,7 @@ _MOST_GROUPS = _MOST_PAINTED * len(_PAINTED) * MOST_SLOTS
 class Picture:
     """How long each of some places was at what, by slot of time.
 
-    Of many ranks every second is painted, of more every fourth, and so on.
+    Of many ranks about every second is painted, of more every fourth, and so on.
     """
 
     def __init__(self) -> None:
@@ -34,10 +37,10 @@ class Picture:
 
     def paint(self, parts: Parts, trainers: Ints) -> None:
         """Take in when places were at what; only those that train are painted."""
-        while (trainers % self._every == 0).sum() > _MOST_PAINTED:
+        while self._is_painted(trainers).sum() > _MOST_PAINTED:
             self._every *= 2
-            self._slots.keep("place", lambda places: places % self._every == 0)
-        shown = trainers[trainers % self._every == 0]
+            self._slots.keep("place", self._is_painted)
+        shown = trainers[self._is_painted(trainers)]
         for number, activity in enumerate(_PAINTED):
             stretches = parts[activity].of_any(shown)
             if stretches.keys.size:
@@ -49,7 +52,7 @@ class Picture:
         table = self._slots.table()
         if table is None:
             return None
-        shown = trainers[trainers % self._every == 0]
+        shown = trainers[self._is_painted(trainers)]
         rows = np.linspace(0, shown.size - 1, min(shown.size, MOST_ROWS)).round().astype(np.int64)
         places = shown[rows]
         shares = _shares(table, places, self._slots.width_ns)
@@ -63,6 +66,11 @@ class Picture:
             ranks=tuple(str(one) if one >= 0 else f"process {-2 - one}" for one in places.tolist()),
             shares={one.value: tuple(map(_digits, shares[one])) for one in _SHOWN},
         )
+
+    def _is_painted(self, places: Ints) -> Mask:
+        """Choose some of any places, always the same ones, and fewer of these later."""
+        chosen: Mask = (places * _SCATTER >> 16) % self._every == 0
+        return chosen
 
     def _paint(self, activity: int, stretches: Stretches) -> None:
         width_ns = self._slots.width_ns
