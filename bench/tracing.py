@@ -33,7 +33,7 @@ from bench.measuring import (
 from headrace.report.blocks import Table
 
 _PROGRAM = str(Path(__file__).with_name("traced_loop.py"))
-_SIDE = 224
+_SIDE = 512
 _TEXT_BYTES = 4096
 _TIMEOUT_S = 300.0
 
@@ -54,7 +54,7 @@ class Loop:
 class Scale:
     """How much is measured."""
 
-    photos: Loop = Loop(kind="photos", workers=2, samples=512, epochs=20)
+    photos: Loop = Loop(kind="photos", workers=2, samples=512, epochs=5)
     texts: Loop = Loop(kind="texts", workers=0, samples=2048, epochs=60)
     repeats: int = 9
 
