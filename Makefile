@@ -34,6 +34,7 @@ bench: .venv/.dev
 	$(BIN)/python -m bench.loader $(ARGS)
 	$(BIN)/python -m bench.recorder $(ARGS)
 	$(BIN)/python -m bench.wire $(ARGS)
+	$(BIN)/python -m bench.tracing $(ARGS)
 	$(BIN)/python -m bench.offload $(ARGS)
 	$(BIN)/python -m bench.control $(ARGS)
 	$(BIN)/python -m bench.reservation $(ARGS)

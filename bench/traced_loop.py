@@ -16,7 +16,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 BATCH = 32
-WARM_UP_S = 3.0
+WARM_UP_S = 2.0
 
 
 class Files(Dataset[torch.Tensor]):

@@ -61,7 +61,7 @@ class Scale:
 
 def main(given: Options) -> None:
     """Measure and report."""
-    publish(measure(Scale(repeats=2) if given.quick else Scale()), given.json)
+    publish(measure(Scale(repeats=1) if given.quick else Scale()), given.json)
 
 
 def measure(scale: Scale) -> Report:
