@@ -536,6 +536,11 @@ def test_a_log_of_questions_alone_tells_opens_and_nothing_of_times() -> None:
     assert job.hottest[0].bytes is None
 
 
+def test_requests_without_a_name_are_told_as_requests() -> None:
+    requests = of([event(Kind.REQUEST, 0, 1), event(Kind.METADATA, 0, 1)]).requests
+    assert requests is not None and requests.operations == {"request": 1}
+
+
 def test_phases_are_told_apart_and_the_job_is_all_of_them() -> None:
     events = [
         event(Kind.LOAD, n, seconds, rank=n % 2, phase=phase)

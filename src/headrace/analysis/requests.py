@@ -22,6 +22,8 @@ MOST_BUSY = 131_072
 MOST_OPERATIONS = 20
 """Names of operations that are told."""
 
+_NAMELESS = "request"
+
 
 class RequestSums:
     """Adds up what is known of requests and of questions about files."""
@@ -105,7 +107,7 @@ class RequestSums:
         if table is None:
             return {}
         pairs = zip(table["name"].to_pylist(), table["operations"].to_pylist(), strict=True)
-        named = sorted((-number, name or "-") for name, number in pairs)
+        named = sorted((-number, name or _NAMELESS) for name, number in pairs)
         return {name: -number for number, name in named[:MOST_OPERATIONS]}
 
     def _round_trip_share(self) -> float | None:
