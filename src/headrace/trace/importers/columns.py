@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.core.errors import CorruptDataError
 from headrace.trace.events import arrow_schema
 from headrace.trace.importer import Notes
 
@@ -79,6 +80,20 @@ def timed(batch: pa.RecordBatch, where: str, notes: Notes) -> pa.RecordBatch:
     if first is not None and first < EARLIEST_NS:
         notes.is_relative = True
     return batch
+
+
+def some(batches: Iterable[pa.RecordBatch], notes: Notes) -> Iterator[pa.RecordBatch]:
+    """Yield batches; where damage left no event of a trace, it is no part but an error.
+
+    Raises:
+        CorruptDataError: there was damage and no event; it is the first damage.
+    """
+    damage, found = len(notes.problems), False
+    for batch in batches:
+        found = found or batch.num_rows > 0
+        yield batch
+    if not found and len(notes.problems) > damage:
+        raise CorruptDataError(notes.problems.pop(damage))
 
 
 def distinct_pairs(first: pa.Array, second: pa.Array) -> tuple[list[tuple[str, str]], pa.Array]:

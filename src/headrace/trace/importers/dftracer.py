@@ -17,7 +17,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.errors import CorruptDataError
 from headrace.trace.events import Kind
 from headrace.trace.importer import HEAD_BYTES, Notes
 from headrace.trace.importers import columns
@@ -103,13 +102,12 @@ class DFTracer:
             StorageError: the file cannot be read.
         """
         _note_unknown(notes)
-        damage, found = len(notes.problems), False
-        for chunks, where in _texts(path, notes, advanced):
-            for batch in _Reader(where, notes).batches(pieces(chunks, where)):
-                found = True
-                yield batch
-        if not found and len(notes.problems) > damage:
-            raise CorruptDataError(notes.problems.pop(damage))
+        yield from columns.some(_all(_texts(path, notes, advanced), notes), notes)
+
+
+def _all(texts: Iterable[tuple[Iterator[bytes], str]], notes: Notes) -> Iterator[pa.RecordBatch]:
+    for chunks, where in texts:
+        yield from _Reader(where, notes).batches(pieces(chunks, where))
 
 
 def _texts(

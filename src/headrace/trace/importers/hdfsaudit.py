@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.core.errors import CorruptDataError
 from headrace.trace.events import Kind
 from headrace.trace.importer import Notes
 from headrace.trace.importers import columns
@@ -46,13 +45,8 @@ class HDFSAudit:
             StorageError: the file cannot be read.
         """
         _note_unknown(notes)
-        damage, found = len(notes.problems), False
-        for piece in pieces(file_chunks(path, notes, advanced), str(path)):
-            batch = _entries(piece, path, notes)
-            found = found or batch.num_rows > 0
-            yield batch
-        if not found and len(notes.problems) > damage:
-            raise CorruptDataError(notes.problems.pop(damage))
+        texts = pieces(file_chunks(path, notes, advanced), str(path))
+        yield from columns.some((_entries(piece, path, notes) for piece in texts), notes)
 
 
 def _note_unknown(notes: Notes) -> None:

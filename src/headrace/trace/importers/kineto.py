@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -88,15 +88,9 @@ class Kineto:
             StorageError: the file cannot be read.
         """
         _note_unknown(notes)
-        damage, found = len(notes.problems), False
         text = _Text(file_chunks(path, notes, advanced), str(path))
         reader = _Reader(path, text.prefix(), notes)
-        for lines in text.lists(notes):
-            found = found or bool(lines)
-            yield from reader.events([line for line in lines if line.ph == _COMPLETE])
-        yield from reader.steps()
-        if not found and len(notes.problems) > damage:
-            raise CorruptDataError(notes.problems.pop(damage))
+        yield from columns.some(reader.batches(text.lists(notes)), notes)
 
 
 def _note_unknown(notes: Notes) -> None:
@@ -243,8 +237,13 @@ class _Reader:
 
         self._has_steps = False
 
-    def events(self, lines: Sequence[_Line]) -> Iterator[pa.RecordBatch]:
-        """Yield the events that tell of some work."""
+    def batches(self, lists: Iterable[list[_Line]]) -> Iterator[pa.RecordBatch]:
+        """Yield the events that tell of some work, and steps."""
+        for lines in lists:
+            yield self._events([line for line in lines if line.ph == _COMPLETE])
+        yield from self._steps()
+
+    def _events(self, lines: Sequence[_Line]) -> pa.RecordBatch:
         names = pa.array([line.name for line in lines], pa.string())
         categories = pa.array([line.cat or "" for line in lines], pa.string())
         pairs, which = columns.distinct_pairs(categories, names)
@@ -269,7 +268,7 @@ class _Reader:
         )
         batch = columns.timed(batch.filter(batch["kind"].is_valid()), self._where, self._notes)
         self._watch(batch)
-        yield batch
+        return batch
 
     def _threads(self, lines: Sequence[_Line], on_device: pa.Array) -> dict[str, pa.Array]:
         """Return whose events they are; those of a device are the process's, by device."""
@@ -293,7 +292,7 @@ class _Reader:
         for row in waits.select(["pid", "tid", "begin_ns"]).to_pylist():
             self._asked[row["pid"], row["tid"]].append(row["begin_ns"])
 
-    def steps(self) -> Iterator[pa.RecordBatch]:
+    def _steps(self) -> Iterator[pa.RecordBatch]:
         """Yield steps from each wait for a batch to the next, where the profiler knew no steps."""
         if self._has_steps:
             return
