@@ -45,14 +45,19 @@ def event(kind: Kind, begin_s: float, duration_s: float | None, **more: Any) -> 
 
 
 def steps(
-    *, ranks: int = 2, count: int = 60, wait_s: float = 0.3, slow_rank: int | None = None
+    *,
+    ranks: int = 2,
+    count: int = 60,
+    wait_s: float = 0.3,
+    load_s: float = 0.4,
+    slow_rank: int | None = None,
 ) -> Iterator[Event]:
     """A loop that waits in each step of a second for a load whose parts are not told."""
     for rank in range(ranks):
         for step in range(count):
             more = {"rank": rank, "host": f"host-{rank}", "step": step}
             waited_s = wait_s if slow_rank in (None, rank) else 0.0
-            took_s = 0.9 if rank == slow_rank else 0.4
+            took_s = 0.9 if rank == slow_rank else load_s
             yield event(Kind.WAIT, step, waited_s, **more)
             yield event(Kind.STEP, step, 1.0, **more)
             yield event(Kind.LOAD, step - 0.5, took_s, **more)
@@ -114,6 +119,25 @@ def test_no_part_is_to_blame_that_takes_less_than_half() -> None:
     assert one.cause == Cause.UNEXPLAINED
 
 
+def test_no_part_is_to_blame_that_takes_far_less_time_than_was_waited() -> None:
+    events = with_parts(steps(load_s=0.1), transformation=0.9, retrieval=0.1)
+    (one,) = findings(batch_of(events))
+    assert one.cause == Cause.UNEXPLAINED
+
+
+def test_a_start_in_which_hardly_anything_was_loaded_is_no_cold_start() -> None:
+    calm = with_parts(steps(wait_s=0.0, load_s=0.02), retrieval=1.0)
+    workers_begin = [event(Kind.WAIT, -10, 10, rank=rank, host=f"host-{rank}") for rank in (0, 1)]
+    (one,) = findings(batch_of([*workers_begin, *calm]))
+    assert one.cause == Cause.UNEXPLAINED
+
+
+def test_reads_whose_bytes_are_not_known_are_not_called_small() -> None:
+    (one,) = findings(batch_of(with_parts(steps(), retrieval=0.9, transformation=0.1)))
+    assert one.cause == Cause.STORAGE_BANDWIDTH_BOUND
+    assert one.evidence[1:] == ("reading took 90 % of loading",)
+
+
 def test_one_slow_host_is_named_and_all_ranks_lose_what_its_own_wait() -> None:
     events = with_parts(steps(ranks=4, slow_rank=3), transformation=0.9, retrieval=0.1)
     (one,) = findings(batch_of(events))
@@ -144,6 +168,16 @@ def test_many_ranks_at_one_checkpoint_are_a_storm_and_few_or_one_after_the_other
     assert one.lost_s == pytest.approx(80)
     (other,) = findings(batch_of([*checkpoint(8, apart_s=10), *quiet]))
     assert other.cause != Cause.CHECKPOINT_STORM
+
+
+def test_a_checkpoint_that_is_saved_in_the_background_costs_nothing() -> None:
+    quiet = list(steps(ranks=8, wait_s=0.001))
+    saves = [
+        event(Kind.CHECKPOINT_SAVE, 20.5, 10, bytes=10**9, rank=rank, host=f"host-{rank}")
+        for rank in range(8)
+    ]
+    (one,) = findings(batch_of([*saves, *quiet]))
+    assert one.cause == Cause.NONE
 
 
 def test_a_checkpoint_that_is_read_in_small_requests_is_bound_by_round_trips() -> None:

@@ -115,9 +115,7 @@ class Analyser:
             yield f"{self._impossible_events:,} events are of impossible times and left out"
 
     def _findings(self, jobs: tuple[JobFigures, ...]) -> tuple[Finding, ...]:
-        found = [
-            _as_share(one, job) for job in jobs for one in self._jobs[job.job].findings(job.job)
-        ]
+        found = [_as_share(one, job) for job in jobs for one in self._jobs[job.job].findings(job)]
         return tuple(sorted(found, key=lambda one: -one.lost_s))
 
     def _require_events(self) -> None:

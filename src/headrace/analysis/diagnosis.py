@@ -7,8 +7,10 @@ the ranks' time that is stated in :class:`headrace.analysis.thresholds.Threshold
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,17 +36,32 @@ from headrace.analysis.view import (
 )
 from headrace.analysis.windows import Quantity
 from headrace.report.units import bytes_, percent, seconds, significant
+from headrace.trace.events import Kind
 
 
-def findings(evidence: JobEvidence, thresholds: Thresholds | None = None) -> tuple[Finding, ...]:
+def findings(
+    evidence: JobEvidence,
+    *,
+    idle_s: Mapping[str, float] = MappingProxyType({}),
+    thresholds: Thresholds | None = None,
+) -> tuple[Finding, ...]:
     """Return what is wrong with a job, what lost most first.
 
     Where a trace tells neither waits nor checkpoints there is no finding at all, for it is not
     known whether time was lost. A job that lost hardly any has the finding ``none``, one that
     lost more than the trace explains ``unexplained``.
+
+    Args:
+        evidence: Of the job.
+        idle_s: Accelerators' idle time by cause, as
+            :class:`headrace.analysis.figures.Accelerators` has it, where it is known: a
+            checkpoint that is saved in the background costs no more [s].
+        thresholds: Where something begins to be said.
     """
     limits = thresholds or Thresholds()
-    lost_s = sum(map(evidence.history.total, _LOSSES))
+    waited_s = evidence.history.total(Quantity.WAIT_S)
+    checkpoints = _Checkpoints.of(evidence, idle_s)
+    lost_s = waited_s + checkpoints.read_s + checkpoints.save_s
     ranks_s = evidence.ranks * evidence.span_s
     if not ranks_s or not (lost_s or evidence.history.total(Quantity.WAITS)):
         return ()
@@ -52,7 +69,7 @@ def findings(evidence: JobEvidence, thresholds: Thresholds | None = None) -> tup
     least_s = limits.lost_share * ranks_s
     if lost_s < least_s:
         return (_finding(view, _nothing(lost_s, ranks_s)),)
-    losses = (*_checkpoints(view), *_waits(view))
+    losses = (*_checkpoints(view, checkpoints), *_waits(view))
     named = [one for one in losses if one.lost_s >= min(least_s, limits.main_cause * lost_s)]
     named = named or [_unexplained(view, lost_s)]
     return tuple(_finding(view, loss) for loss in sorted(named, key=lambda one: -one.lost_s))
@@ -69,7 +86,21 @@ class _Loss:
     hosts: tuple[str, ...] = ()
 
 
-_LOSSES = (Quantity.WAIT_S, Quantity.CHECKPOINT_READ_S, Quantity.CHECKPOINT_SAVE_S)
+class _Checkpoints(NamedTuple):
+    """Time that ranks stood still for checkpoints [s]."""
+
+    read_s: float
+    save_s: float
+
+    @classmethod
+    def of(cls, evidence: JobEvidence, idle_s: Mapping[str, float]) -> _Checkpoints:
+        """Return what they took, but no more than ranks were idle for it."""
+        read_s = evidence.history.total(Quantity.CHECKPOINT_READ_S)
+        save_s = evidence.history.total(Quantity.CHECKPOINT_SAVE_S)
+        return cls(
+            min(read_s, idle_s.get(Kind.CHECKPOINT_READ, read_s)),
+            min(save_s, idle_s.get(Kind.CHECKPOINT_SAVE, save_s)),
+        )
 
 
 def _finding(view: View, loss: _Loss) -> Finding:
@@ -177,11 +208,9 @@ def _lower_median(values: list[float]) -> float:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def _checkpoints(view: View) -> Iterator[_Loss]:
+def _checkpoints(view: View, lost: _Checkpoints) -> Iterator[_Loss]:
     """Yield what reads and saves of checkpoints were lost to."""
-    history = view.history
-    read_s = history.total(Quantity.CHECKPOINT_READ_S)
-    save_s = history.total(Quantity.CHECKPOINT_SAVE_S)
+    read_s, save_s = lost
     if not read_s + save_s:
         return
     at_once = float(ranks_at_checkpoints(view.evidence).max())

@@ -83,9 +83,10 @@ class JobSums:
             hottest=self._heat.result(spans.begin_ns, spans.end_ns),
         )
 
-    def findings(self, job: str) -> tuple[Finding, ...]:
-        """Return what the job, which is called so, lost time to."""
-        return findings(self._evidence.result(job))
+    def findings(self, figures: JobFigures) -> tuple[Finding, ...]:
+        """Return what the job, whose other figures are these, lost time to."""
+        idle_s = figures.accelerators.by_cause_s if figures.accelerators else {}
+        return findings(self._evidence.result(figures.job), idle_s=idle_s)
 
     def rough(self) -> dict[str, str]:
         """Return which figures memory had no room to tell exactly → by how much."""
