@@ -147,6 +147,12 @@ def test_a_pin_that_somebody_removed_is_not_put_again(storage: LocalStorage) -> 
     assert pins(storage, [STEP]) == ()
 
 
+def test_a_pointer_is_not_pinned_but_explained(storage: LocalStorage) -> None:
+    storage.write("run/latest", b"step-10")
+    with pytest.raises(NotFoundError, match=r"latest is a pointer, which names .*/step-10 now"):
+        headrace.pin(f"{storage.url}/run/latest")
+
+
 def test_a_pin_is_held_by_its_url_in_hdfs(hdfs_dir: str) -> None:
     with closing(HdfsStorage(hdfs_dir)) as storage:
         storage.write("step-10/.metadata", b"")

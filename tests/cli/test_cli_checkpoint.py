@@ -97,6 +97,35 @@ def test_show_adds_up_files_and_tensors(runs: Path, capsys: pytest.CaptureFixtur
     assert shown(capsys, "show", str(runs / "step-9"), "--tensors").count("layers.") == 12
 
 
+@pytest.mark.parametrize("text", ["step-9", "/elsewhere/step-9/\n"])
+@pytest.mark.parametrize("above", ["", "file:"])
+def test_a_pointer_is_followed(
+    runs: Path, above: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "latest").write_text(text)
+    url = f"{above}{runs}/latest"
+    assert facts(capsys, "show", url)["path"] == "step-9"
+    assert facts(capsys, "plan", url, "--world-size", "2")["path"] == "step-9"
+
+
+def test_a_pointer_of_megatron_is_followed(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (runs / "step-9").rename(runs / "iter_0000009")
+    (runs / "latest_checkpointed_iteration.txt").write_text("9")
+    monkeypatch.chdir(runs)
+    assert facts(capsys, "show", "latest_checkpointed_iteration.txt")["path"] == "iter_0000009"
+
+
+@pytest.mark.parametrize("text", ["..", "../..", "step-8", "some notes", ""])
+def test_a_file_that_names_nothing_beside_it_is_said_to_be_a_file(
+    runs: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs / "latest").write_text(text)
+    assert run(["checkpoint", "show", str(runs / "latest")]) == 2
+    assert "latest is a file" in capsys.readouterr().err
+
+
 def test_show_reads_a_snapshot_in_hugging_faces_cache(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,3 +276,6 @@ def test_a_checkpoint_on_hdfs_is_shown_by_its_url(
     assert [one["path"] for one in found["checkpoints"]] == ["a run/step-9"]
     here = facts(capsys, "show", str(runs / "step-9"))
     assert facts(capsys, "show", f"{hdfs_dir}/a%20run/step-9")["contents"] == here["contents"]
+    storage.write("a run/the latest", b"step-9")
+    pointed = facts(capsys, "show", f"{hdfs_dir}/a%20run/the%20latest")
+    assert pointed["contents"] == here["contents"]

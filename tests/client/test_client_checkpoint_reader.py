@@ -24,7 +24,7 @@ from training_state import DTYPES, blank_state, numbers, random_state, same
 from headrace.client.checkpoint.coalescing import FetchLimits
 from headrace.client.checkpoint.savedtensor import HEAD_BYTES, parse_head
 from headrace.client.torch.checkpoint.metadata import parse_metadata
-from headrace.core.errors import CorruptDataError
+from headrace.core.errors import CorruptDataError, NotFoundError
 from headrace.storage.opening import open_storage
 from headrace.torch import CheckpointReader, CheckpointWriter
 
@@ -69,6 +69,13 @@ def test_a_reader_that_has_loaded_can_be_sent_to_another_process(hdfs_dir: str) 
         dcp.load(loaded, storage_reader=reader, no_dist=True)
         assert loaded["a"].tolist() == [1, 1, 1]
         reader = copy.deepcopy(pickle.loads(pickle.dumps(reader)))
+
+
+def test_a_pointer_is_not_followed_by_each_rank_for_itself_but_explained(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path / "step-7", pointer="latest")
+    dcp.save({"a": torch.ones(3)}, storage_writer=writer, no_dist=True)
+    with pytest.raises(NotFoundError, match=r"is a pointer, which names .*/step-7 now; give that"):
+        CheckpointReader(tmp_path / "latest").read_metadata()
 
 
 def test_few_requests_bring_many_items(saved: Path) -> None:

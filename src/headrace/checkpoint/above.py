@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from urllib.parse import unquote
 
+from headrace.checkpoint.pointed import open_folder
 from headrace.storage.hubcache import with_blobs
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
@@ -21,10 +22,10 @@ def open_above(url: str) -> tuple[Storage, str]:
 
     Raises:
         CallerError: the scheme is not supported.
-        NotFoundError: there is no such folder.
+        NotFoundError: there is no such folder; of a pointer it says what it names.
         StorageError: the store cannot be reached.
     """
-    with closing(open_storage(url)) as given:
+    with closing(open_folder(url)) as given:
         whole = given.url.rstrip("/")
         above, _, name = whole.rpartition("/")
         if not name or above.endswith("/"):

@@ -22,3 +22,8 @@ def iteration_pointer(folder: Folder) -> Pointer | None:
         return None
     iteration = place.group(1)
     return pointer_beside(folder, POINTER, str(int(iteration)) if iteration else RELEASE)
+
+
+def folder_called(pointed: str) -> str:
+    """Return the name of the folder to which the pointer leads that holds this."""
+    return f"iter_{int(pointed):07}" if pointed.isdecimal() else pointed

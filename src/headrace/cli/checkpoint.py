@@ -20,6 +20,7 @@ from headrace.checkpoint.contents import Contents, TensorSum, contents_of, roles
 from headrace.checkpoint.find import OnFolder, find_checkpoints, layout_of, open_checkpoint
 from headrace.checkpoint.layout import Checkpoint, LayoutName
 from headrace.checkpoint.loadplan import MOST_RANKS, LoadPlan, plan_load
+from headrace.checkpoint.pointed import followed
 from headrace.cli.checkpoint_keeping import pin_command, prune_command, unpin_command
 from headrace.cli.outputs import json_option
 from headrace.core.errors import NotFoundError
@@ -95,7 +96,7 @@ def list_(*, url: str, json_file: str | None) -> int:
 @click.option("--tensors", is_flag=True, help="List all tensors, not only the largest.")
 @json_option("Write the same as JSON to a file, - for stdout; it has all tensors.")
 def show(*, url: str, tensors: bool, json_file: str | None) -> int:
-    """Show what the checkpoint at URL holds.
+    """Show what the checkpoint at URL holds, or that to which a pointer there leads.
 
     That is files by role, tensors by type, and the largest tensors. Exits with 1 if it is not
     complete.
@@ -131,7 +132,7 @@ def show(*, url: str, tensors: bool, json_file: str | None) -> int:
 )
 @json_option("Write the same as JSON to a file, - for stdout; it has all ranges.")
 def plan(*, url: str, world_size: int, hosts: int | None, json_file: str | None) -> int:
-    """Tell what a job's start reads of the checkpoint at URL.
+    """Tell what a job's start reads of the checkpoint at URL, or that to which a pointer leads.
 
     How much by all ranks, by each host once and by the slowest rank, and which bytes most ranks
     read. It is told from the checkpoint's own metadata; the premise is printed with it.
@@ -154,8 +155,11 @@ def plan(*, url: str, world_size: int, hosts: int | None, json_file: str | None)
 
 @contextmanager
 def _opened(url: str) -> Iterator[tuple[Storage, Checkpoint]]:
-    """Open the folder above a checkpoint, for what points to it lies there, and the checkpoint."""
-    storage, name = open_above(url)
+    """Open the folder above a checkpoint, for what points to it lies there, and the checkpoint.
+
+    A pointer is followed.
+    """
+    storage, name = open_above(followed(url))
     with closing(storage):
         yield storage, open_checkpoint(storage, name)
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import torch
 
 from headrace.checkpoint.dcp import require_metadata_size
+from headrace.checkpoint.pointed import open_folder
 from headrace.client.checkpoint.agentranges import AgentRanges
 from headrace.client.checkpoint.checkpointlog import open_log
 from headrace.client.checkpoint.sharing import SharedFolder, ShareLimits
 from headrace.core.digest import name_digest
-from headrace.storage.opening import open_storage
 from headrace.storage.rangefile import ReadsRanges
 from headrace.wire.endpoint import Endpoint
 
@@ -40,10 +40,10 @@ class OpenCheckpoint:
             trace: Where what is read is recorded.
 
         Raises:
-            NotFoundError: there is no such folder.
+            NotFoundError: there is no such folder; of a pointer it says what it names.
             StorageError: the store cannot be reached.
         """
-        self._storage = open_storage(url)
+        self._storage = open_folder(url)
         self.log = open_log(url, trace, rank=own_rank())
         """Records what is read."""
 
