@@ -84,14 +84,14 @@ class AgentRanges:
                 data = agent.read(self._storage.url, wanted)
                 if data is not None:
                     self._count(agent_bytes=length)
-                    self._served.by = agent.address
+                    self._served.by = agent.host
                     return data
         self._count()
         self._served.by = None
         return self._storage.read(path, offset, length)
 
     def last_server(self) -> str | None:
-        """Return the address of the agent that served what this thread read last; None: none."""
+        """Return the agent that served what this thread read last, as HOST:PORT; None: none."""
         return self._served.by
 
     def share(self, folder: SharedFolder | None) -> None:
@@ -146,8 +146,8 @@ class _Agent:
         self._ask_at = 0.0
 
     @property
-    def address(self) -> str:
-        return self._endpoint.address
+    def host(self) -> str:
+        return self._endpoint.address.partition("://")[2] or self._endpoint.address
 
     def read(self, url: str, wanted: WantedRange) -> bytes | None:
         """Return a range; None: this agent does not help now, and is left alone if it failed."""
