@@ -75,6 +75,13 @@ def test_the_runs_that_ended_longest_ago_make_room(tmp_path: Path) -> None:
     assert sorted(folder.name for folder in tmp_path.iterdir()) == ["2", "3"]
 
 
+def test_more_runs_than_are_looked_at_quickly_are_not_kept(tmp_path: Path) -> None:
+    for number in (3, 1, 2):
+        recorded(tmp_path / str(number), at_s=number)
+    tidy(tmp_path, most_runs=1)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["3"]
+
+
 def test_a_run_that_goes_on_and_whatever_else_lies_there_stay(tmp_path: Path) -> None:
     recorded(tmp_path / "old", at_s=1)
     (tmp_path / "old" / "notes.txt").write_text("mine")

@@ -22,6 +22,9 @@ OFF = "off"
 TOTAL_BYTES = 2 << 30
 """What the traces of all runs may take [bytes]."""
 
+MOST_RUNS = 1000
+"""Traces that are kept: each start of a program looks at all of them."""
+
 _UNNAMEABLE = re.compile(r"[^A-Za-z0-9_.-]+")
 _NAME_LETTERS = 64
 
@@ -46,7 +49,7 @@ def run_folder(environment: Mapping[str, str] = os.environ) -> str:
     if run:
         return plain_name(run)
     is_rank = "LOCAL_RANK" in environment
-    starter = os.getppid() if is_rank else os.getpid()
+    starter = (os.getppid() if is_rank else 0) or os.getpid()  # 0: it is not to be seen here
     return f"{plain_name(_script(sys.argv))}-{_started_at(starter):%Y%m%dT%H%M%S}-{starter}"
 
 
@@ -62,20 +65,21 @@ def plain_name(text: str) -> str:
     return _UNNAMEABLE.sub("-", text).strip(".-")[:_NAME_LETTERS] or "unnamed"
 
 
-def tidy(home: Path, most_bytes: int = TOTAL_BYTES) -> None:
+def tidy(home: Path, most_bytes: int = TOTAL_BYTES, most_runs: int = MOST_RUNS) -> None:
     """Remove the runs that ended longest ago until the others fit; none that is being written.
 
     Only segments are removed, and folders that are empty then. What cannot be removed stays.
     """
     runs = sorted(_runs(home), key=lambda run: run.written_ns)
-    total = sum(run.nbytes for run in runs)
+    total, left = sum(run.nbytes for run in runs), len(runs)
     for run in runs:
-        if total <= most_bytes:
+        if total <= most_bytes and left <= most_runs:
             return
         with contextlib.suppress(OSError):
             if not any(is_growing(segment) for segment in run.segments):
                 run.remove()
                 total -= run.nbytes
+                left -= 1
 
 
 @dataclass(slots=True)
