@@ -14,13 +14,20 @@ def causes_of_waits(view: View) -> dict[Cause, Mask]:
     """Return the windows of waits by cause ``[windows]``; each is of one cause at most.
 
     Where windows without waits show what is usual, the part of loading that grew most beyond it
-    is to blame, else the one that takes most.
+    is to blame, else the one that takes most. No loading explains waits that are far longer than
+    it is, such as for the start of workers.
     """
     main = _main_part(view)
     in_storm = (
         view.is_waiting & (main == STORAGE) & view.is_storm & _waited_more(view, view.is_storm)
     )
-    is_cold = view.is_waiting & ~in_storm & view.is_after_start & _is_colder(view, main)
+    is_cold = (
+        view.is_waiting
+        & view.is_explained
+        & ~in_storm
+        & view.is_after_start
+        & _is_colder(view, main)
+    )
     by_storage = view.is_waiting & (main == STORAGE) & ~in_storm & ~is_cold
     is_thrash = by_storage & view.has_fewer_hits
     is_congested = by_storage & ~is_thrash & _is_congested(view)
@@ -74,7 +81,7 @@ def _main_part(view: View) -> Ints:
     total = blamed.sum(axis=0)
     part = blamed.argmax(axis=0)
     enough = blamed.max(axis=0) >= view.thresholds.main_part * np.where(total > 0, total, np.inf)
-    return np.where(enough, part, -1)
+    return np.where(enough & view.is_explained, part, -1)
 
 
 def _is_colder(view: View, main: Ints) -> Mask:

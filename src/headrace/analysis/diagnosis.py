@@ -254,10 +254,13 @@ def _looked_up(view: View, windows: Mask) -> tuple[str, ...]:
 
 
 def _read(view: View, windows: Mask) -> tuple[str, ...]:
+    told = _share_of_parts(view, windows, STORAGE, "reading")
     nbytes, taken_s = view.mean_read()
+    if np.isnan(nbytes):
+        return (told,)
     rate = float(view.read_bytes[windows].sum()) / (int(windows.sum()) * view.history.width_s)
     return (
-        _share_of_parts(view, windows, STORAGE, "reading"),
+        told,
         f"{bytes_(rate)}/s were read meanwhile; a read of {bytes_(nbytes)} took {seconds(taken_s)}",
     )
 

@@ -35,6 +35,9 @@ class Thresholds:
     least_windows: int = 12
     """The same of short traces, whatever their steps."""
 
+    explained: float = 0.5
+    """Time spent on loading over the time waited from which loading explains waits."""
+
     main_part: float = 0.5
     """Share of loading from which one part of it is to blame."""
 

@@ -31,6 +31,11 @@ class View:
         self.parts = self._parts()
         """Seconds of each part ``[parts, windows]``."""
 
+        self.is_explained: Mask = _smoothed(
+            self.parts.sum(axis=0)
+        ) >= thresholds.explained * _smoothed(self.wait_s)
+        """Where as much was loaded as waits for it can come from."""
+
         self.read_bytes, self.cost = self._reading()
         """Bytes that were read, and seconds per byte."""
 
@@ -89,13 +94,14 @@ class View:
         return np.apply_along_axis(_smoothed, 1, np.where(slight, self.parts, excess))
 
     def mean_read(self) -> tuple[float, float]:
-        """Return bytes and duration [s] of a read on average; NaN where there is none."""
+        """Return bytes and duration [s] of a read on average; NaN where bytes are not told."""
         for nbytes, taken_s, count in (
             (Quantity.READ_BYTES, Quantity.READ_S, Quantity.READS),
             (Quantity.RETRIEVAL_BYTES, Quantity.RETRIEVAL_S, Quantity.RETRIEVALS),
         ):
-            if reads := self.history.total(count):
-                return self.history.total(nbytes) / reads, self.history.total(taken_s) / reads
+            if read := self.history.total(nbytes):
+                reads = self.history.total(count)
+                return read / reads, self.history.total(taken_s) / reads
         return np.nan, np.nan
 
     @property
