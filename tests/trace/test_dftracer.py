@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -285,6 +286,20 @@ def test_a_cut_archive_or_gzip_gives_what_came_before(tmp_path: Path) -> None:
     table = read(written(tmp_path, packed[: len(packed) // 2], "a.tar.gz"), notes)
     assert 1000 < table.num_rows < 2000
     assert "the archive is cut" in notes.problems[0]
+
+
+def test_damage_within_gzip_is_told_and_what_came_before_it_is_read(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    lines = [line("read", "POSIX", rng.randrange(10**9), 3, ret=9) for _ in range(3000)]
+    packed = bytearray(gzip.compress(text_of(lines)))
+    middle = len(packed) // 2
+    packed[middle : middle + 400] = rng.randbytes(400)
+    notes = Notes()
+    table = read(written(tmp_path, bytes(packed), "a.pfw.gz"), notes)
+    assert 1000 < table.num_rows < 2000
+    place = re.search(r"byte (\d+): damaged gzip", "".join(notes.problems))
+    assert place is not None
+    assert int(place[1]) > middle
 
 
 def test_times_from_an_arbitrary_moment_are_told_to_be_so(tmp_path: Path) -> None:

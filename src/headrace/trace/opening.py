@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from headrace.core.errors import (
     StorageError,
 )
 from headrace.trace.batches import joined
-from headrace.trace.importer import BATCH_EVENTS, HEAD_BYTES, Importer, Notes
+from headrace.trace.importer import BATCH_EVENTS, Importer, Notes
 from headrace.trace.importers.darshan import Darshan
 from headrace.trace.importers.dftracer import DFTracer
 from headrace.trace.importers.dlio import DLIO
@@ -27,6 +26,7 @@ from headrace.trace.importers.eventparquet import About, EventParquet, about
 from headrace.trace.importers.hdfsaudit import HDFSAudit
 from headrace.trace.importers.kineto import Kineto
 from headrace.trace.importers.segments import Segments, host_of
+from headrace.trace.importers.text import head_of
 from headrace.trace.skew import ClockEvidence, Clocks
 
 IMPORTERS: tuple[Importer, ...] = (
@@ -40,7 +40,6 @@ IMPORTERS: tuple[Importer, ...] = (
 )
 """Of all formats; the first that recognises a file reads it."""
 
-_GZIP = b"\x1f\x8b"
 _SHOWN_BYTES = 24
 _SHOWN_NAMES = 3
 
@@ -195,7 +194,7 @@ def _expanded(given: str | Path) -> Sequence[Path]:
 def _of_file(path: Path) -> Source:
     if not path.is_file():
         raise CallerError(f"{path} is a device or a pipe; copy the trace into a file")
-    head = _head(path)
+    head = head_of(path)
     importer = _importer(path, head)
     if importer is None:
         raise CallerError(f"{path} {_described(head)}; {_known()}")
@@ -228,7 +227,7 @@ def _in_directory(folder: Path, notes: Notes) -> Iterator[Source]:
         if path.is_dir():
             yield from _in_directory(path, notes)
         elif path.is_file():
-            head = _head(path)
+            head = head_of(path)
             importer = _importer(path, head)
             if importer is None:
                 notes.leave_out(path)
@@ -250,21 +249,6 @@ def _listed(folder: Path) -> list[Path]:
 
 def _importer(path: Path, head: bytes) -> Importer | None:
     return next((one for one in IMPORTERS if one.recognises(path, head)), None)
-
-
-def _head(path: Path) -> bytes:
-    """Return a file's first bytes, decompressed as far as that goes."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
-    except OSError as error:
-        raise StorageError(f"cannot read the trace {path}: {error.strerror}") from error
-    if not head.startswith(_GZIP):
-        return head
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        return head
 
 
 def _described(head: bytes) -> str:

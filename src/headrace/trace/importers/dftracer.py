@@ -25,7 +25,7 @@ from headrace.trace.importers.text import (
     Counted,
     Piece,
     file_chunks,
-    head,
+    head_of,
     pieces,
     reading,
     text_chunks,
@@ -115,7 +115,7 @@ def _texts(
 ) -> Iterator[tuple[Iterator[bytes], str]]:
     """Yield the texts in a file, each with what it is called: one, or those of an archive."""
     with reading(path):
-        if head(path)[_TAR_MAGIC] != b"ustar":
+        if head_of(path)[_TAR_MAGIC] != b"ustar":
             yield file_chunks(path, notes, advanced), str(path)
             return
         with path.open("rb", buffering=0) as file:

@@ -26,6 +26,12 @@ _GZIP_WBITS = 31
 _NO_NUMBER = re.compile(rb"([:\[,]\s*)-?(?:nan|inf|NaN|Infinity)\b")
 
 
+class _Member(Protocol):
+    """A decompressor of zlib, which has no name there."""
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
 class Source(Protocol):
     """A binary file, or what reads like one."""
 
@@ -72,8 +78,8 @@ class Counted:
         return data
 
 
-def head(path: Path) -> bytes:
-    """Return a file's first bytes, decompressed where it is gzip and not damaged.
+def head_of(path: Path) -> bytes:
+    """Return a file's first bytes, decompressed where it is gzip, as far as that goes.
 
     Raises:
         StorageError: the file cannot be read.
@@ -82,9 +88,10 @@ def head(path: Path) -> bytes:
         data = file.read(HEAD_BYTES)
     if not data.startswith(_GZIP):
         return data
-    with suppress(zlib.error):
+    try:
         return zlib.decompressobj(_GZIP_WBITS).decompress(data, HEAD_BYTES)
-    return b""
+    except zlib.error:
+        return b"".join(_before_damage(zlib.decompressobj(_GZIP_WBITS), data)) or data
 
 
 def file_chunks(path: Path, notes: Notes, advanced: Callable[[int], None]) -> Iterator[bytes]:
@@ -161,13 +168,14 @@ def _inflated(chunks: Iterator[bytes], where: str, notes: Notes) -> Iterator[byt
                 if rest:
                     member = zlib.decompressobj(_GZIP_WBITS)
                 continue
+            sound = member.copy()
             try:
                 data = member.decompress(rest, PIECE_BYTES)
             except zlib.error as error:
-                place = offset + len(chunk) - len(rest)
-                notes.problem(
-                    f"{where}, byte {place}: damaged gzip data ({error}); the rest is lost"
-                )
+                before = list(_before_damage(sound, rest))
+                yield b"".join(before)
+                place = offset + len(chunk) - len(rest) + len(before)
+                notes.problem(f"{where}, byte {place}: damaged gzip ({error}); the rest is lost")
                 return
             if data:
                 yield data
@@ -177,3 +185,10 @@ def _inflated(chunks: Iterator[bytes], where: str, notes: Notes) -> Iterator[byt
         yield data
     if not member.eof:
         notes.problem(f"{where}, byte {offset}: ends within its gzip data; the rest is lost")
+
+
+def _before_damage(member: _Member, data: bytes) -> Iterator[bytes]:
+    """Yield what each byte of gzip data adds, up to the damage in it."""
+    with suppress(zlib.error):
+        for place in range(len(data)):
+            yield member.decompress(data[place : place + 1])
