@@ -161,7 +161,7 @@ def test_when_all_is_killed_at_once_the_trace_lacks_no_more_than_a_second(tmp_pa
         running.wait()
     killed_ns = time.time_ns()
     last = max(event["begin_ns"] for event in events_in(trace))
-    assert killed_ns - last < 1.5e9  # half a second for the machine, which others share
+    assert killed_ns - last < 2e9  # a second more for a machine that others share
 
 
 def test_what_the_kernel_counts_is_recorded_too(
