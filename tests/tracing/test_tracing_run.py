@@ -111,6 +111,28 @@ def test_processes_that_it_starts_are_recorded_each_as_itself(tmp_path: Path) ->
     assert len(set(wrote.values())) == 5
 
 
+def test_a_process_that_outlives_the_program_goes_on_unrecorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.tracing.run.LEFT_BEHIND_S", 0.2)
+    outcome = traced_script(
+        "import os, sys, time\n"
+        "if not os.fork():\n"
+        "    until = time.monotonic() + 0.8\n"
+        "    while time.monotonic() < until:\n"
+        "        with open(sys.argv[1], 'w') as file: file.write('x')\n"
+        "    os.rename(sys.argv[1], sys.argv[1] + '-done')\n",
+        tmp_path,
+        str(tmp_path / "out"),
+    )
+    assert outcome.exit_code == 0
+    assert outcome.of("request")
+    until = time.monotonic() + 20
+    while not (tmp_path / "out-done").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert (tmp_path / "out-done").exists()
+
+
 def test_a_process_that_becomes_another_program_is_recorded_as_both(tmp_path: Path) -> None:
     outcome = traced_script(
         "import os, sys\n"

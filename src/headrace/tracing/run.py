@@ -48,7 +48,7 @@ def run_traced(command: Sequence[str], folder: Path, *, job: str) -> Traced:
     """
     with (
         _made(folder),
-        tempfile.TemporaryDirectory(prefix="headrace-spool-") as spool,
+        tempfile.TemporaryDirectory(prefix="headrace-spool-", ignore_cleanup_errors=True) as spool,
         EventRecorder(folder, Origin(role="program", job=job)) as recorder,
     ):
         collector = Collector(Path(spool), recorder.record)
