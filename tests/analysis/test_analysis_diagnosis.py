@@ -113,6 +113,19 @@ def test_the_part_that_takes_most_of_loading_is_to_blame_where_all_windows_wait(
         assert one.lost_s == pytest.approx(2 * 60 * 0.3)
 
 
+def test_no_part_is_to_blame_for_waits_that_are_far_longer_than_all_loading() -> None:
+    started = event(Kind.WAIT, -30, 29, rank=0, host="host-0", step=-1)
+    loads = with_parts(steps(ranks=1, wait_s=0.0), transformation=0.9, retrieval=0.1)
+    (one,) = findings(batch_of([started, *loads]))
+    assert one.cause == Cause.UNEXPLAINED
+
+
+def test_reads_whose_bytes_are_not_told_are_not_called_small() -> None:
+    (one,) = findings(batch_of(with_parts(steps(), retrieval=0.9, transformation=0.1)))
+    assert one.cause == Cause.STORAGE_BANDWIDTH_BOUND
+    assert not any("nan" in line or "0 B" in line for line in one.evidence)
+
+
 def test_no_part_is_to_blame_that_takes_less_than_half() -> None:
     parts = {"transformation": 0.45, "metadata": 0.1, "overhead": 0.45}
     (one,) = findings(batch_of(with_parts(steps(), **parts)))
