@@ -37,6 +37,7 @@ def test_the_numbers_of_the_page_are_those_that_decide() -> None:
         "window_loads": (limits.window_loads, 2, "two loads"),
         "calm_windows": (limits.calm_windows, 0.2, "a fifth of the windows"),
         "main_part": (limits.main_part, 0.5, "half of all at least"),
+        "explained": (limits.explained, 0.5, "more than twice as long"),
         "round_trips": (limits.round_trips, 0.5, "half of a read's time"),
         "nominal_bytes_per_s": (limits.nominal_bytes_per_s, 100e6, "at 100 MB/s"),
         "remote_s": (limits.remote_s, 2e-4, "0.2 ms or more"),
