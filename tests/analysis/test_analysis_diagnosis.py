@@ -130,6 +130,24 @@ def test_no_part_is_to_blame_that_takes_less_than_half() -> None:
     parts = {"transformation": 0.45, "metadata": 0.1, "overhead": 0.45}
     (one,) = findings(batch_of(with_parts(steps(), **parts)))
     assert one.cause == Cause.UNEXPLAINED
+    assert one.evidence[1:] == (
+        "finding files took 10 % of loading",
+        "transforming took 45 % of loading",
+        "what is none of these took 45 % of loading",
+    )
+
+
+def test_unexplained_time_at_checkpoints_is_not_called_waiting_for_data() -> None:
+    quiet = list(steps(ranks=2, wait_s=0.0))
+    (one,) = findings(batch_of([*checkpoint(2), *quiet]))
+    assert one.cause == Cause.UNEXPLAINED
+    assert one.evidence == ("up to 2 of 2 ranks at once, 20.0 s in all for reading checkpoints",)
+
+
+def test_waits_of_a_trace_without_loads_are_not_held_against_parts_of_loading() -> None:
+    waits = [one for one in steps() if one.kind != Kind.LOAD]
+    (one,) = findings(batch_of(waits))
+    assert one.evidence == ("ranks waited 36.0 s for data, and the trace tells nothing of loading",)
 
 
 def test_no_part_is_to_blame_that_takes_far_less_time_than_was_waited() -> None:

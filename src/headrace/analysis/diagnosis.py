@@ -27,6 +27,7 @@ from headrace.analysis.figures import Finding
 from headrace.analysis.thresholds import Thresholds
 from headrace.analysis.view import (
     METADATA,
+    OVERHEAD,
     STORAGE,
     TRANSFORMATION,
     UNTOLD,
@@ -71,7 +72,7 @@ def findings(
         return (_finding(view, _nothing(lost_s, ranks_s)),)
     losses = (*_checkpoints(view, checkpoints), *_waits(view))
     named = [one for one in losses if one.lost_s >= min(least_s, limits.main_cause * lost_s)]
-    named = named or [_unexplained(view, lost_s)]
+    named = named or [_unexplained(view, lost_s, checkpoints)]
     return tuple(_finding(view, loss) for loss in sorted(named, key=lambda one: -one.lost_s))
 
 
@@ -123,17 +124,29 @@ def _nothing(lost_s: float, ranks_s: float) -> _Loss:
     return _Loss(cause=Cause.NONE, lost_s=lost_s, evidence=(told,), answer=ANSWERS[Cause.NONE])
 
 
-def _unexplained(view: View, lost_s: float) -> _Loss:
-    told = [f"ranks waited {seconds(lost_s)} in all, and no part of loading explains it"]
-    if view.parts[UNTOLD].any():
-        everywhere = np.ones(len(view.wait_s), np.bool_)
-        told.append(_share_of_parts(view, everywhere, UNTOLD, "what the trace does not tell"))
+def _unexplained(view: View, lost_s: float, checkpoints: _Checkpoints) -> _Loss:
+    told = [*_at_checkpoints(view, checkpoints)]
+    if view.wait_s.any():
+        told += _unexplained_waits(view)
     return _Loss(
         cause=Cause.UNEXPLAINED,
         lost_s=lost_s,
         evidence=tuple(told),
         answer=ANSWERS[Cause.UNEXPLAINED],
     )
+
+
+def _unexplained_waits(view: View) -> Iterator[str]:
+    """Say what waits are held against, though nothing of it explains them."""
+    waited = f"ranks waited {seconds(float(view.wait_s.sum()))} for data"
+    if not view.tells_parts:
+        yield f"{waited}, and the trace tells nothing of loading"
+        return
+    yield f"{waited}, and no part of loading explains it"
+    everywhere = np.ones(len(view.wait_s), np.bool_)
+    for part in _PARTS:
+        if view.parts[part].any():
+            yield _share_of_parts(view, everywhere, part)
 
 
 def _waits(view: View) -> Iterator[_Loss]:
@@ -213,13 +226,7 @@ def _checkpoints(view: View, lost: _Checkpoints) -> Iterator[_Loss]:
     read_s, save_s = lost
     if not read_s + save_s:
         return
-    at_once = float(ranks_at_checkpoints(view.evidence).max())
-    told = [
-        f"up to {at_once:.0f} of {view.evidence.ranks} ranks at once, {seconds(spent_s)} in all "
-        f"for {what}"
-        for what, spent_s in (("reading", read_s), ("saving", save_s))
-        if spent_s
-    ]
+    at_once, told = _most_at_checkpoints(view), [*_at_checkpoints(view, lost)]
     if at_once >= least_storm_ranks(view.evidence, view.thresholds):
         cause, answer = Cause.CHECKPOINT_STORM, ANSWERS[Cause.CHECKPOINT_STORM]
         answer = answer if read_s >= save_s else SAVING
@@ -231,6 +238,21 @@ def _checkpoints(view: View, lost: _Checkpoints) -> Iterator[_Loss]:
     yield _Loss(cause=cause, lost_s=read_s + save_s, evidence=tuple(told), answer=answer)
 
 
+def _most_at_checkpoints(view: View) -> float:
+    """Return how many ranks read or saved a checkpoint at once, at most."""
+    return float(ranks_at_checkpoints(view.evidence).max())
+
+
+def _at_checkpoints(view: View, lost: _Checkpoints) -> Iterator[str]:
+    """Say how much time checkpoints took, and of how many ranks at once."""
+    for what, spent_s in (("reading", lost.read_s), ("saving", lost.save_s)):
+        if spent_s:
+            yield (
+                f"up to {_most_at_checkpoints(view):.0f} of {view.evidence.ranks} ranks at once, "
+                f"{seconds(spent_s)} in all for {what} checkpoints"
+            )
+
+
 def _waited(view: View, windows: Mask) -> str:
     lost_s = float(view.wait_s[windows].sum())
     share = lost_s / (view.rank_s * int(windows.sum()))
@@ -240,21 +262,21 @@ def _waited(view: View, windows: Mask) -> str:
     )
 
 
-def _share_of_parts(view: View, windows: Mask, part: int, what: str) -> str:
+def _share_of_parts(view: View, windows: Mask, part: int) -> str:
     spent = view.parts[:, windows].sum(axis=1)
-    return f"{what} took {percent(float(spent[part] / spent.sum()))} of loading"
+    return f"{_PARTS[part]} took {percent(float(spent[part] / spent.sum()))} of loading"
 
 
 def _transformed(view: View, windows: Mask) -> tuple[str, ...]:
-    return (_share_of_parts(view, windows, TRANSFORMATION, "transforming"),)
+    return (_share_of_parts(view, windows, TRANSFORMATION),)
 
 
 def _looked_up(view: View, windows: Mask) -> tuple[str, ...]:
-    return (_share_of_parts(view, windows, METADATA, "finding files"),)
+    return (_share_of_parts(view, windows, METADATA),)
 
 
 def _read(view: View, windows: Mask) -> tuple[str, ...]:
-    told = _share_of_parts(view, windows, STORAGE, "reading")
+    told = _share_of_parts(view, windows, STORAGE)
     nbytes, taken_s = view.mean_read()
     if np.isnan(nbytes):
         return (told,)
@@ -275,7 +297,7 @@ def _round_trips(view: View, windows: Mask) -> tuple[str, ...]:
 
 
 def _slower(view: View, windows: Mask) -> tuple[str, ...]:
-    told = [_share_of_parts(view, windows, STORAGE, "reading")] if view.tells_parts else []
+    told = [_share_of_parts(view, windows, STORAGE)] if view.tells_parts else []
     costs = view.cost[windows]
     cost = float(np.nanmean(costs)) if np.isfinite(costs).any() else 0.0
     usual = view.usual_cost
@@ -308,6 +330,15 @@ def _thrashed(view: View, windows: Mask) -> tuple[str, ...]:
 def _stormed(view: View, windows: Mask) -> tuple[str, ...]:
     return ("while a checkpoint was read or saved", *_slower(view, windows))
 
+
+_PARTS = {
+    METADATA: "finding files",
+    STORAGE: "reading",
+    TRANSFORMATION: "transforming",
+    OVERHEAD: "what is none of these",
+    UNTOLD: "what the trace does not tell",
+}
+"""What the parts of loading are called."""
 
 _EVIDENCE = {
     Cause.CHECKPOINT_STORM: _stormed,
