@@ -62,6 +62,7 @@ def test_show_says_the_same_as_json(trace: Path, capsys: pytest.CaptureFixture[s
         "begin_ns": BEGIN, "end_ns": BEGIN + 39 * SECOND // 2, "span_s": 19.5,
     }  # fmt: skip
     assert said["kinds"]["request"] == {"events": 40, "seconds": 20.0, "bytes": 40_000}
+    assert said["kinds"]["barrier"] == {"events": 40, "seconds": 20.0, "bytes": None}
     assert said["clocks"]["b"]["ahead_s"] == 5.0
     assert said["clocks"]["b"]["corrected"]
 

@@ -121,6 +121,15 @@ def pixel(image: Image.Image, x: float, y: float) -> tuple[int, ...]:
     return found
 
 
+@pytest.mark.parametrize("sizes", [[110e3, 400e3], [200e3, 900e3], [100.0, 5e9]])
+def test_sizes_within_a_decade_are_labelled_as_those_of_many_are(sizes: list[float]) -> None:
+    line = plots.Series(label="read", colour=plots.OURS, x=sizes, y=[0.5, 1.0])
+    drawn = plots.shares_of_sizes([line], x_label="size", y_label="not larger")
+    assert "mathdefault" not in drawn
+    labels = re.findall(r">(\d[\d.]*) [kMG]?B<", drawn)
+    assert 2 <= len(labels) <= 12
+
+
 def test_an_image_has_a_strip_for_each_name_and_mixes_colours() -> None:
     layers = [
         plots.Layer(label="one", colour="#ff0000", rows=[[1, 0], [0.5, 0]]),

@@ -10,7 +10,7 @@ from headrace.analysis.tables import SHOWN_FILES
 from headrace.analysis.telling import LABELS, shortened
 from headrace.report import plots
 from headrace.report.blocks import Figure
-from headrace.report.units import percent, seconds
+from headrace.report.units import counted, percent, seconds
 
 _COLOURS = {
     "data": plots.ALARM,
@@ -166,7 +166,7 @@ def heat(job: JobFigures) -> Iterator[Figure]:
         svg=plots.heat_map(
             rows, [shortened(one.file) for one in files], end=job.span_s, x_label="time [s]"
         ),
-        caption=f"The darkest bin holds {max(map(max, rows)):,} reads, white none.",
+        caption=f"The darkest bin holds {counted(max(map(max, rows)), 'read')}, white none.",
     )
 
 

@@ -9,7 +9,7 @@ import click
 from headrace.cli.outputs import require_writable_folder
 from headrace.cli.reading import progress_bar
 from headrace.core.errors import NotFoundError
-from headrace.report.units import bytes_
+from headrace.report.units import bytes_, counted
 from headrace.trace.compaction import closed_segments, compact
 
 
@@ -34,8 +34,8 @@ def command(*, folder: Path) -> int:
     with progress_bar("compacting", 2 * sum(path.stat().st_size for path in segments)) as advanced:
         done = compact(segments, advanced)
     click.echo(
-        f"{done.segments:,} segments, {done.events:,} events: {bytes_(done.before_bytes)} became "
-        f"{bytes_(done.after_bytes)}"
+        f"{counted(done.segments, 'segment')}, {counted(done.events, 'event')}: "
+        f"{bytes_(done.before_bytes)} became {bytes_(done.after_bytes)}"
     )
     for path in done.damaged:
         click.echo(f"headrace: {path} is damaged and was left as it is", err=True)

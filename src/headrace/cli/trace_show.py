@@ -141,8 +141,8 @@ def _kinds(contents: Contents) -> Table:
             (
                 name,
                 f"{kind.events:,}",
-                seconds(kind.seconds) if kind.seconds else "?",
-                bytes_(kind.bytes) if kind.bytes else "?",
+                "?" if kind.seconds is None else seconds(kind.seconds),
+                "?" if kind.bytes is None else bytes_(kind.bytes),
             )
             for name, kind in kinds[:SHOWN]
         ),

@@ -16,7 +16,7 @@ from headrace.cli.outputs import json_option, require_writable_file, require_wri
 from headrace.cli.reading import progress_bar, tell_problems
 from headrace.core.errors import CallerError
 from headrace.report.blocks import Table
-from headrace.report.units import bytes_, seconds
+from headrace.report.units import bytes_, counted, seconds
 
 if TYPE_CHECKING:
     from headrace.analysis.workload.model import Model, Quantity
@@ -116,7 +116,7 @@ def synthesize(*, model: str, out: Path, ranks: int | None, steps: int | None, s
         for batch in synthesis.batches(advanced):
             writer.write(batch)
         writer.commit()
-    click.echo(f"{writer.events:,} events of {synthesis.ranks:,} ranks in {path}")
+    click.echo(f"{counted(writer.events, 'event')} of {counted(synthesis.ranks, 'rank')} in {path}")
     return 0
 
 

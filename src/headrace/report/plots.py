@@ -20,6 +20,7 @@ from headrace.report.units import round_bytes, round_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 BASELINE = "#c2683b"
@@ -102,9 +103,9 @@ def durations_on_log_scale(
     """Draw durations [s] that span decades, one dot each, with a line at every break."""
     with _axes(height=3.2) as (figure, axes):
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: round_seconds(value))
         for line in series:
             axes.plot(line.x, line.y, "o", ms=4.5, mew=0, alpha=0.85, color=line.colour)
+        _label_decades(axes.yaxis, round_seconds)
         for place in breaks:
             axes.axvline(place, color=MUTED, lw=1, ls=(0, (4, 3)))
         _label(axes, x_label, y_label)
@@ -142,10 +143,10 @@ def _shares(
 ) -> str:
     with _axes(height=2.8) as (figure, axes):
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: told(value))
         axes.yaxis.set_major_formatter(_percent)
         for line in series:
             axes.plot(line.x, line.y, drawstyle="steps-post", color=line.colour, lw=1.8)
+        _label_decades(axes.xaxis, told)
         axes.set_ylim(0, 1.02)
         _label(axes, x_label, y_label)
         _legend(axes, [(line.label, line.colour) for line in series])
@@ -295,6 +296,16 @@ def _axes(*, height: float, rows: int = 1) -> Iterator[tuple[Figure, Axes]]:
         figure = NewFigure(figsize=(_WIDTH_INCHES, height), layout="constrained")
         axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
         yield figure, axes[0][0]
+
+
+def _label_decades(axis: Axis, told: Callable[[float], str]) -> None:
+    """Label the decades of a logarithmic axis; where these are few, also 2 and 5 of each."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    least, most = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if most < 1000 * least else (1,)))
+    axis.set_major_formatter(lambda value, _: told(value))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _label(axes: Axes, x_label: str, y_label: str) -> None:

@@ -19,11 +19,19 @@ class KindContents:
     """Events of one kind."""
 
     events: int = 0
-    seconds: float = 0.0
-    """Sum of the durations that are known; events may overlap [s]."""
+    seconds: float | None = None
+    """Sum of the durations that are known, if any is; events may overlap [s]."""
 
-    bytes: int = 0
-    """Sum of those that are known [bytes]."""
+    bytes: int | None = None
+    """Sum of those that are known, if any is [bytes]."""
+
+    def add(self, events: int, duration_ns: int | None, nbytes: int | None) -> None:
+        """Take in sums of some events."""
+        self.events += events
+        if duration_ns is not None:
+            self.seconds = (self.seconds or 0.0) + duration_ns / 1e9
+        if nbytes is not None:
+            self.bytes = (self.bytes or 0) + nbytes
 
 
 @dataclass(slots=True)
@@ -74,9 +82,7 @@ class Contents:
         ends = pc.add(batch.column("begin_ns"), batch.column("duration_ns").fill_null(0))
         table = pa.Table.from_batches([batch]).append_column("end_ns", ends)
         for row in table.group_by("kind").aggregate(_KIND_SUMS).to_pylist():
-            kind = self.kinds[row["kind"]]
-            kind.events += row["count_all"]
-            kind.seconds += (row["duration_ns_sum"] or 0) / 1e9
-            kind.bytes += row["bytes_sum"] or 0
+            sums = row["count_all"], row["duration_ns_sum"], row["bytes_sum"]
+            self.kinds[row["kind"]].add(*sums)
         for row in table.group_by(["job", "host", "rank"]).aggregate(_JOB_SUMS).to_pylist():
             self.jobs[row["job"] or ""].add(row)
