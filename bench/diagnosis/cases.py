@@ -154,8 +154,8 @@ def _metadata_bound(rng: np.random.Generator, setting: Setting) -> Setting:
 
 def _rtt_bound(rng: np.random.Generator, setting: Setting) -> Setting:
     """Storage far away, read in small pieces by few workers."""
-    trip_s = float(rng.uniform(0.01, 0.15))
-    request_bytes = float(10 ** rng.uniform(3.8, 5.0))
+    trip_s = float(rng.uniform(0.02, 0.15))
+    request_bytes = float(10 ** rng.uniform(3.8, 4.8))
     per_sample_s = setting.workers * setting.step_s / setting.batch
     requests = int(np.clip(per_sample_s / trip_s / _lacking(rng), 1, 8))
     trip_s = max(trip_s, per_sample_s / _lacking(rng) / requests)

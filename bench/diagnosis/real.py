@@ -43,6 +43,7 @@ class Loop:
     text_bytes: int = 20_000
     """Of a sample; 0: the samples are pictures."""
 
+    batch: int = BATCH
     usual: Shape = FREE
     """The medium."""
 
@@ -59,7 +60,7 @@ _NEEDED = BATCH / STEP_S
 LOOPS = (
     Loop(cause=Cause.NONE),
     Loop(cause=Cause.NONE, usual=Shape(latency_s=0.002, bytes_per_s=50e6)),
-    Loop(cause=Cause.TRANSFORM_BOUND, text_bytes=0),
+    Loop(cause=Cause.TRANSFORM_BOUND, text_bytes=0, batch=12),
     Loop(
         cause=Cause.STORAGE_BANDWIDTH_BOUND,
         text_bytes=300_000,
@@ -104,7 +105,7 @@ def _run(root: Path, traces: Path, loop: Loop) -> None:
     pipeline = Pipeline([ops.DecodeText()] if loop.text_bytes else _PICTURE_OPS)
     with (
         patch.object(sources, "open_storage", lambda _: medium),
-        Loader(root, pipeline=pipeline, batch_size=BATCH, workers=2, trace=traces) as loader,
+        Loader(root, pipeline=pipeline, batch_size=loop.batch, workers=2, trace=traces) as loader,
     ):
         while medium.step < STEPS:
             for _ in loader:

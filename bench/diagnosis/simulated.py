@@ -2,7 +2,8 @@
 
 Quotas are static, so nobody mends what goes wrong. A job's trace holds what its host would
 report; what was wrong with each of its iterations is known. The simulator is older than the
-diagnosis and was made for another purpose.
+diagnosis and was made for another purpose: a trouble has one label there, also where it does
+several things (a scan takes room in a cache and time of disks), so what lost most counts.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from headrace.sim.world import World
 from headrace.trace.events import Event, batch_of
 
 SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "diagnosis-32.toml"
+SEED = 7
 HOURS = 4.0
 QUICK_HOURS = 1.0
 
@@ -41,7 +43,7 @@ _Truths: TypeAlias = tuple[Cause, ...]
 _replace = msgspec.structs.replace
 
 
-def verdicts(*, seed: int = 0, hours: float = HOURS) -> tuple[Verdict, ...]:
+def verdicts(*, seed: int = SEED, hours: float = HOURS) -> tuple[Verdict, ...]:
     """Return a verdict for each job of each kind of trouble for which the truth is plain."""
     scenario = _replace(_scenario(), days=hours / 24, seed=seed)
     processes = len(os.sched_getaffinity(0))
@@ -113,7 +115,8 @@ def _verdicts(scenario: Scenario, ground: Ground, seen: Tell) -> tuple[Verdict, 
     )
     truths = _truths(world.run(scenario.duration_s, progress=seen))
     return tuple(
-        Verdict(scenario.seed, true, named(batch_of(traces[job]))) for job, true in truths.items()
+        Verdict(scenario.seed, true, named(batch_of(traces[job]))[:1])
+        for job, true in truths.items()
     )
 
 

@@ -29,7 +29,7 @@ from headrace.trace.importer import Notes
 S = 1_000_000_000
 REPORTS = Path(__file__).parents[2] / "bench" / "reports"
 DEVELOPMENT_SEED = 5_000_000
-"""The scored seeds begin at 0."""
+"""None of the scored ones."""
 
 
 def findings(*batches: Any) -> tuple[Finding, ...]:

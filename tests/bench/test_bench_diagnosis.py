@@ -24,7 +24,7 @@ from headrace.analysis.causes import Cause
 from headrace.trace.events import Kind, arrow_schema
 
 DEVELOPMENT_SEED = 5_000_000
-"""The scored seeds begin at 0."""
+"""None of the scored ones."""
 
 
 def rate_of_requests(setting: Setting) -> float:

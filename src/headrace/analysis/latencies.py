@@ -14,9 +14,9 @@ _SHORTEST_S = 2.0**10 * 1e-9
 _MIDDLES_S: Floats = _SHORTEST_S * 2.0 ** ((np.arange(_DURATIONS) + 0.5) / _PER_OCTAVE)
 
 _SLOW = 0.25
-"""Requests faster than this part of the typical one came out of a cache."""
+"""Requests faster than this part of the one in the middle of all time came out of a cache."""
 
-_LEAST = 0.05
+_LEAST = 0.1
 """Share of the slow ones that stays below what a request takes at least."""
 
 
@@ -34,21 +34,23 @@ class Latencies:
 
     def least_s(self) -> float | None:
         """Return what a request takes at least, apart from those that a cache answered [s]."""
-        typical_s = self.typical_s()
-        if typical_s is None:
-            return None
-        slow = np.where(_SLOW * typical_s <= _MIDDLES_S, self._counts, 0)
-        return float(_MIDDLES_S[np.searchsorted(np.cumsum(slow), _LEAST * slow.sum())])
-
-    def median_s(self) -> float | None:
-        """Return the median duration [s]."""
-        return self._middle_s(self._counts)
+        return _quantile_s(self._slow(), _LEAST)
 
     def typical_s(self) -> float | None:
-        """Return the median duration, where each request weighs what it took [s]."""
-        return self._middle_s(self._counts * _MIDDLES_S)
+        """Return the median duration of these [s]."""
+        return _quantile_s(self._slow(), 0.5)
 
-    def _middle_s(self, weights: Ints | Floats) -> float | None:
-        if not weights.any():
-            return None
-        return float(_MIDDLES_S[np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())])
+    def median_s(self) -> float | None:
+        """Return the median duration of all [s]."""
+        return _quantile_s(self._counts, 0.5)
+
+    def _slow(self) -> Ints:
+        """Return the counts of those that no cache answered: they make up most of the time."""
+        middle_s = _quantile_s(self._counts * _MIDDLES_S, 0.5) or 0.0
+        return np.where(_SLOW * middle_s <= _MIDDLES_S, self._counts, 0)
+
+
+def _quantile_s(weights: Ints | Floats, share: float) -> float | None:
+    if not weights.any():
+        return None
+    return float(_MIDDLES_S[np.searchsorted(np.cumsum(weights), share * weights.sum())])

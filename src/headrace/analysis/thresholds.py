@@ -63,9 +63,9 @@ class Thresholds:
     remote_s: float = 2e-4
     """A question about a file that is answered faster was not asked over a network [s]."""
 
-    nominal_bytes_per_s: float = 100e6
+    nominal_bytes_per_s: float = 10e6
     """A request is small if its bytes would take less than half of its time at this rate, which
-    a single disk or a link of 1 Gbit/s has [B/s]."""
+    a part of any disk or link has [B/s]."""
 
     slow_host: float = 1.5
     """Mean loading latency over that of the median host from which a host is slow."""

@@ -132,9 +132,9 @@ class View:
         return nbytes, _filled(_over(read_s, nbytes))
 
     def _usual_cost(self) -> float:
-        """Return what is usual: of the faster half of calm windows, if there are such."""
+        """Return what is usual: of the faster half of calm windows, else of the fastest."""
         calm = self.calm
-        return _quantile(self.cost[calm] if calm.any() else self.cost, 0.25)
+        return _quantile(self.cost[calm], 0.25) if calm.any() else _quantile(self.cost, 0.1)
 
     def _hit_rate(self) -> Floats:
         told = self._of(Quantity.CACHED_OF_BYTES)
