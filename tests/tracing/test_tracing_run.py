@@ -205,21 +205,28 @@ def test_what_the_kernel_counts_is_recorded_too(
     assert all(dict(event["counts"])["rchar_bytes"] >= 100 for event in counted)
 
 
-def test_the_command_says_where_the_trace_is_and_gives_the_programs_code(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_the_command_says_what_is_in_the_trace_and_gives_the_programs_code(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("headrace.tracing.run.LOOK_S", 0.05)
     trace = tmp_path / "a trace"
     script = tmp_path / "script.py"
-    script.write_text("open(__file__ + '.out', 'w').close(); raise SystemExit(7)")
+    script.write_text(
+        "import os, time; open(__file__ + '.out', 'w').close()\n"
+        "file = os.open(__file__, os.O_RDONLY)\n"
+        "for _ in range(30): os.pread(file, 100, 0); time.sleep(0.01)\n"
+        "raise SystemExit(7)"
+    )
     arguments = ["trace", "run", "--out", str(trace), "--", sys.executable, str(script)]
     assert run_headrace(arguments) == 7
-    said = capfd.readouterr()
+    said, events = capfd.readouterr(), events_in(trace)
     assert said.out == ""
     assert said.err == (
-        f"headrace: recorded 1 event of 1 process in {trace}; analyse them: "
+        f"headrace: recorded {len(events)} events of 1 process in {trace}; analyse them: "
         f"headrace analyze '{trace}'\n"
     )
-    assert {event["job"] for event in events_in(trace)} == {"script"}
+    assert {event["job"] for event in events} == {"script"}
+    assert "process_io" in {event.get("name") for event in events}
 
 
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])

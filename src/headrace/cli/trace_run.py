@@ -44,16 +44,17 @@ def command(*, out: Path | None, job: str | None, command: tuple[str, ...]) -> i
 
 
 def _said(traced: Traced, folder: Path) -> str:
-    collected = traced.collected
+    collected, written = traced.collected, traced.written
     if not collected.events:
         return (
             "headrace: nothing was recorded: no Python process of the program loaded, read or "
             "saved anything that is watched; python -I, -E and -S, and programs that clear "
             "PYTHONPATH, leave the recorder out"
         )
-    lost = f", {collected.lost:,} were lost" if collected.lost else ""
+    lost_events = collected.lost + written.lost_events
+    lost = f", {lost_events:,} were lost" if lost_events else ""
     processes = "process" if collected.processes == 1 else "processes"
     return (
-        f"headrace: recorded {counted(collected.events, 'event')} of {collected.processes:,} "
+        f"headrace: recorded {counted(written.written_events, 'event')} of {collected.processes:,} "
         f"{processes} in {folder}{lost}; analyse them: headrace analyze {shlex.quote(str(folder))}"
     )

@@ -14,7 +14,8 @@ body { margin:0; background:var(--ground); color:var(--ink);
        font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif; }
 main { max-width:1020px; margin:0 auto; padding:48px 24px 72px; }
 h1 { font-size:2rem; line-height:1.2; margin:0 0 12px; letter-spacing:-0.01em; }
-.lead { font-size:1.12rem; color:var(--soft); margin:0 0 28px; max-width:62em; }
+.lead { font-size:1.12rem; color:var(--soft); margin:0 0 28px; max-width:62em;
+        overflow-wrap:anywhere; }
 section { background:var(--paper); border:1px solid var(--line); border-radius:12px;
           padding:22px 26px; margin:0 0 20px; }
 h2 { font-size:1.08rem; margin:0 0 12px; }

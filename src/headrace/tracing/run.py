@@ -13,7 +13,7 @@ from pathlib import Path
 from headrace.core.run import named_run
 from headrace.trace.home import VARIABLE as TRACE_VARIABLE
 from headrace.trace.segments import Origin
-from headrace.trace.store import EventRecorder
+from headrace.trace.store import EventRecorder, RecorderStatistics
 from headrace.tracing.collecting import Collected, Collector
 from headrace.tracing.probe.spool import SPOOL_VARIABLE
 from headrace.tracing.probe.tracer import PARENT_VARIABLE
@@ -37,6 +37,7 @@ class Traced:
     """128 + N where signal N ended it."""
 
     collected: Collected
+    written: RecorderStatistics
 
 
 def run_traced(command: Sequence[str], folder: Path, *, job: str) -> Traced:
@@ -61,7 +62,7 @@ def run_traced(command: Sequence[str], folder: Path, *, job: str) -> Traced:
 
         exit_code = run_program(command, environment, every=look, every_s=LOOK_S)
         _collect_rest(collector)
-        return Traced(exit_code, collector.statistics())
+    return Traced(exit_code, collector.statistics(), recorder.statistics())
 
 
 def default_job(command: Sequence[str], environment: Mapping[str, str] = os.environ) -> str:
