@@ -169,6 +169,22 @@ def test_reads_whose_bytes_are_not_known_are_not_called_small() -> None:
     assert one.evidence[1:] == ("reading took 90 % of loading",)
 
 
+def test_waits_in_which_accelerators_computed_cost_nothing() -> None:
+    loop = with_parts(steps(), transformation=1.0)
+    computed = [event(Kind.COMPUTE, step + 0.2, 0.8, rank=r) for step in range(60) for r in (0, 1)]
+    (one,) = findings(batch_of([*loop, *computed]))
+    assert one.cause == Cause.TRANSFORM_BOUND
+    assert one.lost_s == pytest.approx(2 * 60 * 0.2)
+    assert "accelerators computed in 12.0 s of all that was waited" in one.evidence
+
+
+def test_shares_are_of_the_time_in_which_the_loop_ran() -> None:
+    before = event(Kind.METADATA, -100, 1, rank=0, host="host-0", name="open")
+    (one,) = findings(batch_of([before, *steps(wait_s=0.01)]))
+    assert one.lost_share == pytest.approx(0.01, rel=0.05)
+    assert one.evidence == ("1.0 % of the ranks' time was lost to data and checkpoints",)
+
+
 def test_one_slow_host_is_named_and_all_ranks_lose_what_its_own_wait() -> None:
     events = with_parts(steps(ranks=4, slow_rank=3), transformation=0.9, retrieval=0.1)
     (one,) = findings(batch_of(events))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import pyarrow as pa
 
 from headrace.analysis.columns import Columns
@@ -115,7 +114,7 @@ class Analyser:
             yield f"{self._impossible_events:,} events are of impossible times and left out"
 
     def _findings(self, jobs: tuple[JobFigures, ...]) -> tuple[Finding, ...]:
-        found = [_as_share(one, job) for job in jobs for one in self._jobs[job.job].findings(job)]
+        found = [one for job in jobs for one in self._jobs[job.job].findings(job)]
         return tuple(sorted(found, key=lambda one: -one.lost_s))
 
     def _require_events(self) -> None:
@@ -136,12 +135,3 @@ class Analyser:
         rough = {name: why for sums in self._jobs.values() for name, why in sums.rough().items()}
         further = f"{self._further_events} events are of further jobs than {MOST_JOBS}"
         return missing | rough | ({"jobs": further} if self._further_events else {})
-
-
-def _as_share(finding: Finding, job: JobFigures) -> Finding:
-    """Return a finding whose share is of the same time as that of idle accelerators."""
-    if job.accelerators is None:
-        return finding
-    whole_s = job.accelerators.ranks * job.accelerators.span_s
-    share = min(finding.lost_s / whole_s, 1.0) if whole_s else 0.0
-    return msgspec.structs.replace(finding, lost_share=share)

@@ -7,13 +7,13 @@ the ranks' time that is stated in :class:`headrace.analysis.thresholds.Threshold
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from headrace.analysis.activities import Activity
 from headrace.analysis.attribution import (
     causes_of_waits,
     is_rtt_bound,
@@ -23,7 +23,7 @@ from headrace.analysis.attribution import (
 from headrace.analysis.causes import ANSWERS, REMOTE_CHECKPOINT, SAVING, Answer, Cause
 from headrace.analysis.columns import Mask
 from headrace.analysis.evidence import HostSums, JobEvidence
-from headrace.analysis.figures import Finding
+from headrace.analysis.figures import Accelerators, Finding
 from headrace.analysis.thresholds import Thresholds
 from headrace.analysis.view import (
     METADATA,
@@ -37,13 +37,12 @@ from headrace.analysis.view import (
 )
 from headrace.analysis.windows import Quantity
 from headrace.report.units import bytes_, percent, seconds, significant
-from headrace.trace.events import Kind
 
 
 def findings(
     evidence: JobEvidence,
     *,
-    idle_s: Mapping[str, float] = MappingProxyType({}),
+    accelerators: Accelerators | None = None,
     thresholds: Thresholds | None = None,
 ) -> tuple[Finding, ...]:
     """Return what is wrong with a job, what lost most first.
@@ -54,26 +53,22 @@ def findings(
 
     Args:
         evidence: Of the job.
-        idle_s: Accelerators' idle time by cause, as
-            :class:`headrace.analysis.figures.Accelerators` has it, where it is known: a
-            checkpoint that is saved in the background costs no more [s].
+        accelerators: Whether they worked, where it is known: what is read, saved and waited
+            for while they compute costs no time.
         thresholds: Where something begins to be said.
     """
     limits = thresholds or Thresholds()
-    waited_s = evidence.history.total(Quantity.WAIT_S)
-    checkpoints = _Checkpoints.of(evidence, idle_s)
-    lost_s = waited_s + checkpoints.read_s + checkpoints.save_s
-    ranks_s = evidence.ranks * evidence.span_s
-    if not ranks_s or not (lost_s or evidence.history.total(Quantity.WAITS)):
+    lost = _Lost.of(evidence, accelerators)
+    if not lost.of_s or not (lost.all_s or evidence.history.total(Quantity.WAITS)):
         return ()
     view = View(evidence, limits)
-    least_s = limits.lost_share * ranks_s
-    if lost_s < least_s:
-        return (_finding(view, _nothing(lost_s, ranks_s)),)
-    losses = (*_checkpoints(view, checkpoints), *_waits(view))
-    named = [one for one in losses if one.lost_s >= min(least_s, limits.main_cause * lost_s)]
-    named = named or [_unexplained(view, lost_s, checkpoints)]
-    return tuple(_finding(view, loss) for loss in sorted(named, key=lambda one: -one.lost_s))
+    least_s = limits.lost_share * lost.of_s
+    if lost.all_s < least_s:
+        return (_finding(view, _nothing(lost), lost),)
+    losses = (*_checkpoints(view, lost), *_waits(view, lost))
+    named = [one for one in losses if one.lost_s >= min(least_s, limits.main_cause * lost.all_s)]
+    named = named or [_unexplained(view, lost)]
+    return tuple(_finding(view, loss, lost) for loss in sorted(named, key=lambda one: -one.lost_s))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,29 +82,43 @@ class _Loss:
     hosts: tuple[str, ...] = ()
 
 
-class _Checkpoints(NamedTuple):
-    """Time that ranks stood still for checkpoints [s]."""
+class _Lost(NamedTuple):
+    """Time in which ranks stood still [s]."""
 
+    wait_s: float
     read_s: float
     save_s: float
+    of_s: float
+    """All of the ranks' time [s]."""
 
     @classmethod
-    def of(cls, evidence: JobEvidence, idle_s: Mapping[str, float]) -> _Checkpoints:
-        """Return what they took, but no more than ranks were idle for it."""
-        read_s = evidence.history.total(Quantity.CHECKPOINT_READ_S)
-        save_s = evidence.history.total(Quantity.CHECKPOINT_SAVE_S)
+    def of(cls, evidence: JobEvidence, accelerators: Accelerators | None) -> _Lost:
+        """Return what was waited, read and saved, but no more than accelerators were idle for."""
+        wait_s, read_s, save_s = (
+            evidence.history.total(one)
+            for one in (Quantity.WAIT_S, Quantity.CHECKPOINT_READ_S, Quantity.CHECKPOINT_SAVE_S)
+        )
+        if accelerators is None:
+            return cls(wait_s, read_s, save_s, evidence.ranks * evidence.span_s)
+        idle_s = accelerators.by_cause_s
         return cls(
-            min(read_s, idle_s.get(Kind.CHECKPOINT_READ, read_s)),
-            min(save_s, idle_s.get(Kind.CHECKPOINT_SAVE, save_s)),
+            wait_s if accelerators.compute_s is None else min(wait_s, idle_s[Activity.DATA]),
+            min(read_s, idle_s[Activity.CHECKPOINT_READ]),
+            min(save_s, idle_s[Activity.CHECKPOINT_SAVE]),
+            accelerators.ranks * accelerators.span_s,
         )
 
+    @property
+    def all_s(self) -> float:
+        return self.wait_s + self.read_s + self.save_s
 
-def _finding(view: View, loss: _Loss) -> Finding:
+
+def _finding(view: View, loss: _Loss, lost: _Lost) -> Finding:
     return Finding(
         cause=loss.cause,
         job=view.evidence.job,
         lost_s=loss.lost_s,
-        lost_share=min(1.0, loss.lost_s / view.ranks_s),
+        lost_share=min(1.0, loss.lost_s / lost.of_s),
         evidence=loss.evidence,
         answer=loss.answer.text,
         command=loss.answer.command,
@@ -119,18 +128,19 @@ def _finding(view: View, loss: _Loss) -> Finding:
     )
 
 
-def _nothing(lost_s: float, ranks_s: float) -> _Loss:
-    told = f"{percent(lost_s / ranks_s)} of the ranks' time was lost to data and checkpoints"
-    return _Loss(cause=Cause.NONE, lost_s=lost_s, evidence=(told,), answer=ANSWERS[Cause.NONE])
+def _nothing(lost: _Lost) -> _Loss:
+    told = f"{percent(lost.all_s / lost.of_s)} of the ranks' time was lost to data and checkpoints"
+    return _Loss(cause=Cause.NONE, lost_s=lost.all_s, evidence=(told,), answer=ANSWERS[Cause.NONE])
 
 
-def _unexplained(view: View, lost_s: float, checkpoints: _Checkpoints) -> _Loss:
-    told = [*_at_checkpoints(view, checkpoints)]
-    if view.wait_s.any():
+def _unexplained(view: View, lost: _Lost) -> _Loss:
+    told = [*_at_checkpoints(view, lost)]
+    if lost.wait_s:
         told += _unexplained_waits(view)
+        told += _hidden(view, lost)
     return _Loss(
         cause=Cause.UNEXPLAINED,
-        lost_s=lost_s,
+        lost_s=lost.all_s,
         evidence=tuple(told),
         answer=ANSWERS[Cause.UNEXPLAINED],
     )
@@ -149,8 +159,23 @@ def _unexplained_waits(view: View) -> Iterator[str]:
             yield _share_of_parts(view, everywhere, part)
 
 
-def _waits(view: View) -> Iterator[_Loss]:
+def _hidden(view: View, lost: _Lost) -> Iterator[str]:
+    """Say in how much of the waits nothing stood still."""
+    hidden_s = float(view.wait_s.sum()) - lost.wait_s
+    if hidden_s >= 0.01 * lost.wait_s:
+        yield f"accelerators computed in {seconds(hidden_s)} of all that was waited"
+
+
+def _waits(view: View, lost: _Lost) -> Iterator[_Loss]:
     """Yield what the waits for data were lost to."""
+    waited_s = float(view.wait_s.sum())
+    for loss in _causes(view):
+        evidence = (*loss.evidence, *_hidden(view, lost))
+        yield replace(loss, lost_s=loss.lost_s * lost.wait_s / waited_s, evidence=evidence)
+
+
+def _causes(view: View) -> Iterator[_Loss]:
+    """Yield what was waited for, whatever accelerators were at."""
     slow = slow_hosts(view)
     share_of_others = 1.0
     if slow:
@@ -221,9 +246,9 @@ def _lower_median(values: list[float]) -> float:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def _checkpoints(view: View, lost: _Checkpoints) -> Iterator[_Loss]:
+def _checkpoints(view: View, lost: _Lost) -> Iterator[_Loss]:
     """Yield what reads and saves of checkpoints were lost to."""
-    read_s, save_s = lost
+    read_s, save_s = lost.read_s, lost.save_s
     if not read_s + save_s:
         return
     at_once, told = _most_at_checkpoints(view), [*_at_checkpoints(view, lost)]
@@ -243,7 +268,7 @@ def _most_at_checkpoints(view: View) -> float:
     return float(ranks_at_checkpoints(view.evidence).max())
 
 
-def _at_checkpoints(view: View, lost: _Checkpoints) -> Iterator[str]:
+def _at_checkpoints(view: View, lost: _Lost) -> Iterator[str]:
     """Say how much time checkpoints took, and of how many ranks at once."""
     for what, spent_s in (("reading", lost.read_s), ("saving", lost.save_s)):
         if spent_s:

@@ -85,8 +85,7 @@ class JobSums:
 
     def findings(self, figures: JobFigures) -> tuple[Finding, ...]:
         """Return what the job, whose other figures are these, lost time to."""
-        idle_s = figures.accelerators.by_cause_s if figures.accelerators else {}
-        return findings(self._evidence.result(figures.job), idle_s=idle_s)
+        return findings(self._evidence.result(figures.job), accelerators=figures.accelerators)
 
     def rough(self) -> dict[str, str]:
         """Return which figures memory had no room to tell exactly → by how much."""

@@ -58,11 +58,6 @@ class View:
         """Where many ranks read or save a checkpoint at once."""
 
     @property
-    def ranks_s(self) -> float:
-        """Time of all ranks over the whole trace [s]."""
-        return self.evidence.ranks * self.evidence.span_s
-
-    @property
     def tells_parts(self) -> bool:
         """Whether the trace says what loads spend their time on."""
         return bool(self.parts.any())
