@@ -20,7 +20,7 @@ from headrace.analysis.figures import Analysis, Checkpoints, JobFigures, Loading
 from headrace.analysis.overview import blocks
 from headrace.analysis.timekeeping import TimeSums
 from headrace.analysis.warmup import WarmUp
-from headrace.core.errors import CallerError
+from headrace.core.errors import CallerError, CorruptDataError
 from headrace.trace.events import PARTS, Event, Kind, batch_of
 from headrace.trace.importer import Notes
 
@@ -568,6 +568,12 @@ def test_jobs_are_told_apart_and_one_can_be_chosen() -> None:
 def test_a_trace_without_events_is_refused() -> None:
     with pytest.raises(CallerError, match="holds no event"):
         analysed(batch_of([]))
+
+
+def test_a_trace_of_which_nothing_can_be_read_is_damaged_and_not_too_short() -> None:
+    notes = Notes(problems=["part.events.arrows: what follows byte 8 is cut"])
+    with pytest.raises(CorruptDataError, match="what follows byte 8 is cut"):
+        Analyser().result(format_name="headrace", notes=notes)
 
 
 def test_the_first_steps_of_each_rank_are_left_out_and_what_names_no_step_stays() -> None:

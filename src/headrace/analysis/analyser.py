@@ -11,7 +11,7 @@ from headrace.analysis.figures import NO_JOB, Analysis, Finding, JobFigures
 from headrace.analysis.job import JobSums
 from headrace.analysis.timekeeping import MOST_STRETCHES
 from headrace.analysis.warmup import WarmUp
-from headrace.core.errors import CallerError
+from headrace.core.errors import CallerError, CorruptDataError
 from headrace.trace.importer import Notes
 
 MOST_JOBS = 1_000
@@ -88,8 +88,9 @@ class Analyser:
 
         Raises:
             CallerError: the trace has no event, or none of the job asked for.
+            CorruptDataError: none could be read.
         """
-        self._require_events()
+        self._require_events(notes)
         jobs = tuple(
             sums.result(job, price_per_hour=self._price_per_hour)
             for job, sums in sorted(self._jobs.items())
@@ -117,12 +118,14 @@ class Analyser:
         found = [one for job in jobs for one in self._jobs[job.job].findings(job)]
         return tuple(sorted(found, key=lambda one: -one.lost_s))
 
-    def _require_events(self) -> None:
+    def _require_events(self, notes: Notes) -> None:
         if self._jobs:
             return
         if self._job is not None and self._names:
             named = ", ".join(sorted(self._names)[:10])
             raise CallerError(f"the trace has no job {self._job}; it has {named}")
+        if notes.problems:
+            raise CorruptDataError(f"no event of the trace can be read: {notes.problems[0]}")
         raise CallerError("the trace holds no event; run longer, or name another")
 
     def _unknown(self, jobs: tuple[JobFigures, ...]) -> dict[str, str]:
