@@ -127,6 +127,12 @@ REMOTE_CHECKPOINT = Answer(
 )
 """Against round trips in the reading of checkpoints."""
 
+BESIDES_LOADING = Answer(
+    text="look at what is neither read nor transformed: starts of workers, locks, sockets",
+    command="",
+)
+"""Against waits that nothing explains though the trace tells what loading consists of."""
+
 SAVING = Answer(
     text="ranks save in few large pieces, at the rate that the controller leaves them",
     command="headrace controller --tier hdd=600MB",

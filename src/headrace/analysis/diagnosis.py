@@ -20,7 +20,14 @@ from headrace.analysis.attribution import (
     queued_share,
     round_trip_share,
 )
-from headrace.analysis.causes import ANSWERS, REMOTE_CHECKPOINT, SAVING, Answer, Cause
+from headrace.analysis.causes import (
+    ANSWERS,
+    BESIDES_LOADING,
+    REMOTE_CHECKPOINT,
+    SAVING,
+    Answer,
+    Cause,
+)
 from headrace.analysis.columns import Mask
 from headrace.analysis.evidence import HostSums, JobEvidence
 from headrace.analysis.figures import Accelerators, Finding
@@ -138,11 +145,12 @@ def _unexplained(view: View, lost: _Lost) -> _Loss:
     if lost.wait_s:
         told += _unexplained_waits(view)
         told += _hidden(view, lost)
+    is_told = view.tells_parts and not view.parts[UNTOLD].any()
     return _Loss(
         cause=Cause.UNEXPLAINED,
         lost_s=lost.all_s,
         evidence=tuple(told),
-        answer=ANSWERS[Cause.UNEXPLAINED],
+        answer=BESIDES_LOADING if is_told else ANSWERS[Cause.UNEXPLAINED],
     )
 
 
