@@ -75,6 +75,17 @@ def test_a_file_replaced_by_another_client_is_noticed(storage: HdfsStorage, hdfs
     assert reader.read("x") == b"newer"
 
 
+def test_what_a_listing_shows_to_be_another_version_is_read_anew(
+    storage: HdfsStorage, hdfs_dir: str
+) -> None:
+    with closing(HdfsStorage(hdfs_dir, HdfsConfig(revalidate_s=600.0))) as reader:
+        storage.write("latest", b"step-100")
+        assert reader.read("latest") == b"step-100"
+        storage.write("latest", b"step-200")
+        assert [info.size for info in reader.list()] == [8]
+        assert reader.read("latest") == b"step-200"
+
+
 def test_an_open_file_that_another_client_deletes_is_gone_once_it_is_looked_for(
     storage: HdfsStorage, hdfs_dir: str
 ) -> None:

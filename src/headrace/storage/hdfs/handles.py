@@ -121,8 +121,11 @@ class Handles:
         return info
 
     def remember(self, info: FileInfo) -> None:
-        """Keep what a listing said of a file."""
+        """Keep what a listing said of a file; one that is open as another version is let go."""
         with self._lock:
+            handle = self._open.get(info.path)
+            if handle is not None and handle.info != info:
+                del self._open[info.path]
             self._described[info.path] = info
             self._described.move_to_end(info.path)
             while len(self._described) > REMEMBERED:
