@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.core.errors import CallerError, RemoteError
+from headrace.core.errors import CallerError, DeadlineError, RemoteError
 
 Launch = Callable[[Sequence[str], Mapping[str, str], Path], "subprocess.Popen[bytes]"]
 """Starts ``argv`` with an environment; both its outputs are appended to the log file."""
 
 _KILL_TIMEOUT_S = 10.0
+_FREEZE_TIMEOUT_S = 5.0
 _LOG_TAIL_BYTES = 20_000
 _TROUBLE = (" ERROR ", " FATAL ", "Exception", "Error:")
 
@@ -108,6 +110,12 @@ class Daemon:
     def freeze(self) -> None:
         """Stop the process where it is: its connections stay open and fall silent."""
         self._signal(signal.SIGSTOP)
+        give_up_at = time.monotonic() + _FREEZE_TIMEOUT_S
+        stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        while not os.waitid(os.P_PID, self._running().pid, stopped):  # its threads stop one by one
+            if time.monotonic() >= give_up_at:
+                raise DeadlineError(f"{self._running().pid} does not stop; is it being traced?")
+            time.sleep(0.001)
 
     def thaw(self) -> None:
         """Let a frozen process go on."""
