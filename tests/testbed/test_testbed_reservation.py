@@ -99,9 +99,7 @@ def watch() -> tuple[float, float]:
 def steps_between(bed: ReservationBed, name: str, begin_s: float, end_s: float) -> list[int]:
     """Return the bytes of the batches that a job got in that time."""
     steps = [step for start in bed.steps(name) for step in start]
-    return [
-        step["bytes_batch"] for step in steps if begin_s <= step["begin_s"] + step["wait_s"] < end_s
-    ]
+    return [step.batch_bytes for step in steps if begin_s <= step.begin_s + step.wait_s < end_s]
 
 
 def rate(bed: ReservationBed, begin_s: float, end_s: float) -> float:
