@@ -12,7 +12,7 @@ demo: .venv/.demo
 
 # Most tests wait, for daemons above all, so two run at a time; those that watch the machine's CPU,
 # or take a part of it that others would, run after them one by one.
-ALONE := $(addprefix tests/,agent bench demo devhdfs docs integration testbed)
+ALONE := $(addprefix tests/,agent bench demo integration testbed)
 test: .venv/.dev
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
