@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from importers_for_tests import read_by
 
 from headrace.core.errors import CorruptDataError, HeadraceError
-from headrace.trace.events import arrow_schema
 from headrace.trace.importer import Notes
 from headrace.trace.importers.dftracer import DFTracer
 
@@ -65,12 +65,7 @@ def written(folder: Path, data: bytes, name: str = "trace-3-of-8.pfw") -> Path:
 
 
 def read(path: Path, notes: Notes | None = None) -> pa.Table:
-    seen: list[int] = []
-    batches = list(DFTracer().read(path, notes or Notes(), seen.append))
-    assert sum(seen) == path.stat().st_size
-    table = pa.Table.from_batches(batches, arrow_schema())
-    table.validate(full=True)
-    return table
+    return read_by(DFTracer(), path, notes)
 
 
 def row(table: pa.Table, name: str) -> dict[str, Any]:

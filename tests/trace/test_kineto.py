@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from importers_for_tests import read_by
 
 from headrace.core.errors import CorruptDataError, HeadraceError
-from headrace.trace.events import arrow_schema
 from headrace.trace.importer import Notes
 from headrace.trace.importers import kineto
 from headrace.trace.importers.kineto import Kineto
@@ -64,12 +64,7 @@ def written(folder: Path, data: bytes, name: str = "a.pt.trace.json") -> Path:
 
 
 def read(path: Path, notes: Notes | None = None) -> pa.Table:
-    seen: list[int] = []
-    batches = list(Kineto().read(path, notes or Notes(), seen.append))
-    assert sum(seen) == path.stat().st_size
-    table = pa.Table.from_batches(batches, arrow_schema())
-    table.validate(full=True)
-    return table
+    return read_by(Kineto(), path, notes)
 
 
 def row(table: pa.Table, name: str) -> dict[str, Any]:

@@ -1,0 +1,20 @@
+"""Reads a file by an importer, and holds what comes to the schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.trace.events import arrow_schema
+from headrace.trace.importer import Importer, Notes
+
+
+def read_by(importer: Importer, path: Path, notes: Notes | None = None) -> pa.Table:
+    """Return the events of a file, all of whose bytes have to be told as read."""
+    seen: list[int] = []
+    batches = list(importer.read(path, notes or Notes(), seen.append))
+    assert sum(seen) == path.stat().st_size
+    table = pa.Table.from_batches(batches, arrow_schema())
+    table.validate(full=True)
+    return table
