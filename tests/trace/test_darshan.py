@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from importers_for_tests import read_by
 
 from headrace.core.errors import CallerError, CorruptDataError, HeadraceError
-from headrace.trace.events import arrow_schema
 from headrace.trace.importer import Notes
 from headrace.trace.importers import darshan as importer
 from headrace.trace.importers.darshan import Darshan
@@ -28,12 +28,7 @@ def example(name: str) -> Path:
 
 
 def read(path: Path, notes: Notes | None = None) -> pa.Table:
-    seen: list[int] = []
-    batches = Darshan().read(path, notes or Notes(), seen.append)
-    table = pa.Table.from_batches(batches, arrow_schema())
-    assert sum(seen) == path.stat().st_size
-    table.validate(full=True)
-    return table
+    return read_by(Darshan(), path, notes)
 
 
 def told_by_darshan(path: Path, module: str) -> list[dict[str, Any]]:

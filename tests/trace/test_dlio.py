@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from importers_for_tests import read_by
 
 from headrace.core.errors import CorruptDataError, HeadraceError
-from headrace.trace.events import arrow_schema
 from headrace.trace.importer import Notes
 from headrace.trace.importers.dlio import DLIO
 
@@ -39,12 +39,7 @@ def run(folder: Path, ranks: int = 2, summary: dict[str, Any] | None = None) -> 
 
 
 def read(path: Path, notes: Notes | None = None) -> pa.Table:
-    seen: list[int] = []
-    table = pa.Table.from_batches(DLIO().read(path, notes or Notes(), seen.append), arrow_schema())
-    files = path.rglob("*") if path.is_dir() else [path]
-    assert sum(seen) == sum(file.stat().st_size for file in files)
-    table.validate(full=True)
-    return table
+    return read_by(DLIO(), path, notes)
 
 
 def of(table: pa.Table, kind: str, rank: int = 0, epoch: int = 1) -> pa.Table:

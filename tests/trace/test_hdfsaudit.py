@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from importers_for_tests import read_by
 
 from headrace.core.errors import CorruptDataError, HeadraceError
-from headrace.trace.events import arrow_schema
 from headrace.trace.importer import Notes
 from headrace.trace.importers.hdfsaudit import HDFSAudit
 
@@ -32,12 +32,7 @@ def written(folder: Path, data: bytes, name: str = "hdfs-audit.log") -> Path:
 
 
 def read(path: Path, notes: Notes | None = None) -> pa.Table:
-    seen: list[int] = []
-    batches = HDFSAudit().read(path, notes or Notes(), seen.append)
-    table = pa.Table.from_batches(batches, arrow_schema())
-    assert sum(seen) == path.stat().st_size
-    table.validate(full=True)
-    return table
+    return read_by(HDFSAudit(), path, notes)
 
 
 def test_each_entry_is_what_a_client_asked_for_and_when(tmp_path: Path) -> None:
