@@ -89,16 +89,19 @@ def test_a_dead_datanode_is_not_missed(hdfs: Cluster, opened: Open) -> None:
 def test_a_pipeline_that_loses_datanodes_is_mended_or_its_file_begun_anew(
     hdfs: Cluster, opened: Open
 ) -> None:
-    storage, dead = opened(), []
+    storage, dead = opened(datanode_timeout_s=10.0), []
     try:
-        with storage.create("y") as writer:
-            writer.write(CONTENT[:1000])
-            writer._flush()
-            aside = next(info.path for info in storage.list() if info.path.startswith(".y."))
-            dead.append(holder(hdfs, storage, aside))
-            dead[-1].kill()
-            writer.write(CONTENT[1000:BLOCK])
-            writer.commit()
+        try:
+            with storage.create("y") as writer:
+                writer.write(CONTENT[:1000])
+                writer._flush()
+                aside = next(info.path for info in storage.list() if info.path.startswith(".y."))
+                dead.append(holder(hdfs, storage, aside))
+                dead[-1].kill()
+                writer.write(CONTENT[1000:BLOCK])
+                writer.commit()
+        except BrokenFileError:  # on busy machines hdfs-native may look for DataNodes for ever
+            storage.write("y", CONTENT[:BLOCK])
         assert storage.read("y") == CONTENT[:BLOCK]
         dead.append(next(node for node in hdfs.datanodes if node not in dead))
         dead[-1].kill()
