@@ -593,6 +593,14 @@ def test_the_first_steps_of_each_rank_are_left_out_and_what_names_no_step_stays(
     assert job.checkpoint_read is not None
 
 
+@pytest.mark.parametrize(("step", "says"), [(7, "more than 1; skip"), (None, "has a number")])
+def test_a_warm_up_that_no_step_outlasts_is_refused(step: int | None, says: str) -> None:
+    batch, warm_up = batch_of([event(Kind.STEP, 0, 1, rank=0, step=step)]), WarmUp(1)
+    warm_up.add(batch)
+    with pytest.raises(CallerError, match=says):
+        analysed(batch, warm_up=warm_up)
+
+
 def test_what_a_trace_cannot_tell_is_named_with_the_reason() -> None:
     notes = Notes(unknown={"ranks": "the format has none"})
     found = analysed(batch_of([event(Kind.STEP, 0, 1, pid=5)]), notes=notes)

@@ -170,6 +170,8 @@ def test_files_that_are_no_traces_are_named(
         (["TRACE", "--json", "/no/folder/figures.json"], "no directory /no/folder"),
         (["TRACE", "--html", "-"], "name a file"),
         (["TRACE", "--price", "-1"], "not in the range"),
+        (["TRACE", "--skip", "20"], "no rank has more than 20; skip fewer"),
+        (["TRACE", "--skip", "99", "--job", "othr"], "no job othr"),
     ],
 )
 def test_a_wrong_call_is_told_in_one_line_and_exits_with_two(

@@ -87,10 +87,13 @@ class Analyser:
             notes: What its reading left to say.
 
         Raises:
-            CallerError: the trace has no event, or none of the job asked for.
+            CallerError: the trace has no event, none of the job asked for, or no step that is
+                left after the warm-up.
             CorruptDataError: none could be read.
         """
         self._require_events(notes)
+        if self._warm_up is not None:
+            self._warm_up.require_further_steps(self._jobs)
         jobs = tuple(
             sums.result(job, price_per_hour=self._price_per_hour)
             for job, sums in sorted(self._jobs.items())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 
 from headrace.analysis.columns import NULL, Columns, Ints
+from headrace.analysis.figures import NO_JOB
+from headrace.core.errors import CallerError
 from headrace.trace.events import Kind
-
-_JOB_LESS = ""
 
 
 class WarmUp:
@@ -17,18 +19,41 @@ class WarmUp:
     def __init__(self, steps: int) -> None:
         self._steps = steps
         self._seen: dict[str, Ints] = {}
+        self._going_on: set[str] = set()
+        """Jobs of which a rank has further steps."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in events."""
-        for job, events in Columns(batch).of(Kind.STEP, Kind.WAIT).by("job"):
-            numbers = events.numbers("step")
+        for named, events in Columns(batch).of(Kind.STEP, Kind.WAIT).by("job"):
+            job, numbers = named or NO_JOB, events.numbers("step")
             pairs = np.column_stack((events.places, numbers))[numbers != NULL]
-            seen = self._seen.get(job or _JOB_LESS, np.empty((0, 2), np.int64))
-            self._seen[job or _JOB_LESS] = _first(np.concatenate((seen, pairs)), self._steps)
+            seen = self._seen.get(job, np.empty((0, 2), np.int64))
+            pairs = np.unique(np.concatenate((seen, pairs)), axis=0)
+            self._seen[job] = _first(pairs, self._steps)
+            if len(pairs) > len(self._seen[job]):
+                self._going_on.add(job)
+
+    def require_further_steps(self, jobs: Iterable[str]) -> None:
+        """Refuse to leave out whatever there is.
+
+        Args:
+            jobs: Those that are analysed, :data:`NO_JOB` for what names none.
+
+        Raises:
+            CallerError: no rank of them has a step after its warm-up.
+        """
+        if not self._going_on.isdisjoint(jobs):
+            return
+        steps = max((_most_steps(self._seen[job]) for job in jobs if job in self._seen), default=0)
+        if not steps:
+            raise CallerError("no step of the trace has a number; analyse it without --skip")
+        raise CallerError(
+            f"--skip {self._steps} leaves out all steps: no rank has more than {steps}; skip fewer"
+        )
 
     def kept(self, job: str | None, columns: Columns) -> Columns:
         """Return a job's events but those that name a step of its warm-up."""
-        seen = self._seen.get(job or _JOB_LESS)
+        seen = self._seen.get(job or NO_JOB)
         if seen is None or not seen.size:
             return columns
         places, lasts = _lasts(seen)
@@ -39,8 +64,7 @@ class WarmUp:
 
 
 def _first(pairs: Ints, steps: int) -> Ints:
-    """Return the least ``steps`` numbers of each place, sorted; pairs are of place and step."""
-    pairs = np.unique(pairs, axis=0)
+    """Return the least ``steps`` numbers of each place; pairs are of place and step, sorted."""
     begins = np.searchsorted(pairs[:, 0], pairs[:, 0])
     kept: Ints = pairs[np.arange(len(pairs)) - begins < steps]
     return kept
@@ -50,3 +74,8 @@ def _lasts(seen: Ints) -> tuple[Ints, Ints]:
     """Return places, sorted, and the last step of each one's warm-up."""
     places, firsts = np.unique(seen[:, 0], return_index=True)
     return places, seen[np.append(firsts[1:], len(seen)) - 1, 1]
+
+
+def _most_steps(seen: Ints) -> int:
+    """Return how many steps the place has that has most."""
+    return int(np.unique(seen[:, 0], return_counts=True)[1].max(initial=0))
