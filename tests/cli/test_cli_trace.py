@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -205,3 +207,32 @@ def test_show_says_that_times_are_relative(
     )
     assert run(["trace", "show", str(log)]) == 0
     assert "arbitrary moment" in capsys.readouterr().out
+
+
+def test_verbs_that_read_traces_import_no_pandas(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "pandas.py").write_text("raise SystemExit('pandas')\n")
+    program = (
+        "import os, sys\n"
+        "from headrace.cli.main import run\n"
+        "import headrace.cli.analyze\n"
+        "for words in sys.argv[1:]:\n"
+        "    verb = os.fork()\n"
+        "    if not verb:\n"
+        "        sys.exit(run(words.split()) or 'pandas' in sys.modules)\n"
+        "    if os.waitpid(verb, 0)[1]:\n"
+        "        sys.exit(words)\n"
+    )
+    verbs = [
+        f"trace export {trace} p --to parquet",
+        f"trace export {trace} o --to otel",
+        f"trace show {trace}",
+        f"trace anonymize {trace} -o a",
+        f"analyze {trace} --json figures",
+        f"trace compact {trace}",
+        "analyze p",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *verbs],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

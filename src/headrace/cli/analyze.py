@@ -16,7 +16,7 @@ from headrace.analysis.figures import Analysis
 from headrace.analysis.overview import blocks, first_line
 from headrace.analysis.warmup import WarmUp
 from headrace.cli.outputs import json_option, require_writable_file
-from headrace.cli.reading import progress_bar
+from headrace.cli.reading import keep_pandas_out, progress_bar
 from headrace.core.errors import CallerError, StorageError
 from headrace.report.blocks import Table
 from headrace.report.console import print_facts, print_table
@@ -66,6 +66,7 @@ def command(
       headrace analyze ~/.cache/headrace/traces/my-job --html report.html
       headrace analyze run/*.pfw.gz --skip 5 --price 2.50 --json - | jq '.findings[].cause'
     """  # noqa: D301 - click reads the lone \b
+    keep_pandas_out()
     if html_file:
         _require_drawings(html_file)
     trace = open_trace(traces)

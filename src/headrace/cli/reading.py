@@ -1,12 +1,15 @@
-"""What verbs that read a trace say on standard error: how far they are, and what is damaged."""
+"""What verbs that read a trace have in common: what they say on standard error, and pandas."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 
 import click
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -30,6 +33,30 @@ def progress_bar(doing: str, nbytes: int) -> Iterator[Callable[[int], None]]:
     ) as bar:
         task = bar.add_task("", total=nbytes)
         yield lambda advanced: bar.advance(task, advanced)
+
+
+def keep_pandas_out() -> None:
+    """Have pyarrow look for pandas, once for this process, where it finds none.
+
+    It looks when it makes its first array, and would import pandas where that is installed: for
+    half a second and 50 MB, though nothing here uses it. For processes that are headrace's own.
+    """
+    if "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _NoPandas())
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.pop(0)
+
+
+class _NoPandas(MetaPathFinder):
+    """Says that there is no pandas."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:  # noqa: ARG002
+        """Refuse pandas, and leave everything else to other finders."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pyarrow does without pandas here", name=fullname)
 
 
 def require_elsewhere(path: Path, given: Sequence[str], trace: Trace) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.reading import progress_bar, require_elsewhere, tell_problems
+from headrace.cli.reading import keep_pandas_out, progress_bar, require_elsewhere, tell_problems
 from headrace.trace.anonymise import Anonymiser, anonymise, new_key, read_key
 from headrace.trace.opening import open_trace
 
@@ -42,6 +42,7 @@ def command(
       headrace trace anonymize traces/run7 -o shared.parquet
       headrace trace anonymize profile/*.pfw.gz -o a.parquet --key-file key --bucket-sizes
     """  # noqa: D301 - click reads the lone \b
+    keep_pandas_out()
     key = read_key(key_file) if key_file else new_key()
     trace = open_trace(traces)
     require_elsewhere(out, traces, trace)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from headrace.cli.reading import progress_bar, require_elsewhere, tell_problems
+from headrace.cli.reading import keep_pandas_out, progress_bar, require_elsewhere, tell_problems
 from headrace.core.errors import CallerError
 from headrace.report.units import bytes_
 from headrace.trace.exportotel import export_otel
@@ -42,6 +42,7 @@ def command(*, traces: tuple[str, ...], format_name: str) -> int:
       headrace trace export traces/my-job trace.json.gz --to perfetto
       headrace trace export run/*.pfw.gz run.parquet --to parquet
     """  # noqa: D301 - click reads the lone \b
+    keep_pandas_out()
     if len(traces) < 2:
         raise CallerError("name the trace, and the file to write: headrace trace export TRACE OUT")
     *given, target = traces

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.outputs import json_option
-from headrace.cli.reading import progress_bar
+from headrace.cli.reading import keep_pandas_out, progress_bar
 from headrace.report.blocks import Table
 from headrace.report.console import print_table
 from headrace.report.document import write_json
@@ -42,6 +42,7 @@ def command(*, traces: tuple[str, ...], json_file: str | None) -> int:
       headrace trace show ~/.cache/headrace/traces
       headrace trace show run/*.pfw.gz --json - | jq '.kinds.request.events'
     """  # noqa: D301 - click reads the lone \b
+    keep_pandas_out()
     trace, contents = open_trace(traces), Contents()
     with progress_bar("reading", trace.nbytes) as advanced:
         for batch in trace.batches(advanced):

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headrace.cli.outputs import json_option, require_writable_file, require_writable_folder
-from headrace.cli.reading import progress_bar, tell_problems
+from headrace.cli.reading import keep_pandas_out, progress_bar, tell_problems
 from headrace.core.errors import CallerError
 from headrace.report.blocks import Table
 from headrace.report.units import bytes_, counted, seconds
@@ -61,6 +61,7 @@ def fit(*, traces: tuple[str, ...], out: str, job: str | None, name: str | None)
     from headrace.report.toml import toml_text
     from headrace.trace.opening import open_trace
 
+    keep_pandas_out()
     require_writable_file(out)
     readings = [open_trace(traces) for _ in range(2)]  # each notes what is damaged for itself
     trace = readings[0]

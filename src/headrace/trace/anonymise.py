@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.trace.arrays import array_of
 from headrace.trace.events import COLUMNS, Kind, Phase, arrow_schema
 from headrace.trace.importers.eventparquet import ABOUT_KEY, About
 from headrace.trace.leaks import Words
@@ -54,7 +55,7 @@ _KEPT = (
     *("is_write", "count"),
 )
 _KINDS, _PHASES = frozenset(Kind), frozenset(Phase)
-_COUNTS = pa.array(sorted(COUNTS))
+_COUNTS = array_of(sorted(COUNTS), pa.string())
 _COMPONENT = re.compile(r"[^/:\\]+")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)(?=://)")
 _SUFFIX = re.compile(r"\.([A-Za-z0-9_]{1,12})$")
