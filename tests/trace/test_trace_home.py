@@ -93,3 +93,14 @@ def test_a_run_that_goes_on_and_whatever_else_lies_there_stay(tmp_path: Path) ->
         assert len(list((tmp_path / "new").iterdir())) == 1
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["notes.txt"]
     tidy(tmp_path / "missing")
+
+
+def test_a_run_beside_whose_segments_something_else_lies_costs_no_other_run(
+    tmp_path: Path,
+) -> None:
+    for number in (1, 2):
+        recorded(tmp_path / str(number), at_s=number)
+    (tmp_path / "1" / "notes.txt").write_text("mine")
+    tidy(tmp_path, most_runs=1)
+    assert [path.name for path in (tmp_path / "1").iterdir()] == ["notes.txt"]
+    assert len(list((tmp_path / "2").iterdir())) == 1

@@ -201,6 +201,21 @@ def test_a_folder_that_is_removed_comes_back(tmp_path: Path) -> None:
     assert steps(folder) == [1]
 
 
+def test_a_recorder_writes_where_its_folder_was_when_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with EventRecorder("trace", ORIGIN) as recorder:
+        recorder.record(event(0))
+        monkeypatch.chdir(elsewhere)
+        recorder.name_job("k")  # begins another segment
+        recorder.record(event(1))
+    assert steps(tmp_path / "trace") == [0, 1]
+    assert not list(elsewhere.iterdir())
+
+
 def test_closing_twice_and_recording_later_are_harmless(tmp_path: Path) -> None:
     recorder = EventRecorder(tmp_path, ORIGIN)
     recorder.record(event(0))

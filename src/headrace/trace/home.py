@@ -92,7 +92,8 @@ class _Run:
     def remove(self) -> None:
         for segment in self.segments:
             segment.unlink(missing_ok=True)
-        self.folder.rmdir()
+        with contextlib.suppress(OSError):  # something else lies in it, which stays
+            self.folder.rmdir()
 
 
 def _runs(home: Path) -> Iterator[_Run]:

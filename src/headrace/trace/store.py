@@ -114,7 +114,6 @@ class EventRecorder:
     def __init__(
         self, folder: str | Path, origin: Origin, *, limits: RecorderLimits | None = None
     ) -> None:
-        self._folder = Path(folder)
         self._origin = msgspec.structs.replace(origin, host=origin.host or socket.gethostname())
         self._limits = limits or RecorderLimits()
         self._is_closed = self._has_warned = False
@@ -122,10 +121,11 @@ class EventRecorder:
         self._writer: threading.Thread | None = None
         self._begin_empty()
         try:
+            self._folder = Path(folder).absolute()  # the program may go to another one
             self._segment = self._next_segment()
         except OSError as error:
             raise StorageError(
-                f"cannot write a trace to {self._folder}: {error.strerror}; name a folder that can "
+                f"cannot write a trace to {folder}: {error.strerror}; name a folder that can "
                 "be written and has space, or go without a trace"
             ) from error
         lifetime.watch(self)
