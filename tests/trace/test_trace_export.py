@@ -16,6 +16,7 @@ from headrace.core.errors import StorageError
 from headrace.trace.events import COLUMNS, Event, Kind, batch_of
 from headrace.trace.exportotel import export_otel
 from headrace.trace.exportperfetto import export_perfetto
+from headrace.trace.spanparents import Parents
 
 BEGIN = 1_700_000_000_123_456_789
 
@@ -28,6 +29,13 @@ EVENTS = [
           rank=0, file="/d/é.tar", offset=4, bytes=9, is_write=False, counts={"tries": 2}),
     Event(kind=Kind.METADATA, begin_ns=BEGIN + 5, tid=2**40),
 ]  # fmt: skip
+
+
+def otel(batches: Iterable[pa.RecordBatch], path: Path) -> int:
+    found, parents = list(batches), Parents()
+    for batch in found:
+        parents.add(batch)
+    return export_otel(found, path, parents=parents)
 
 
 def perfetto(path: Path, events: Iterable[Event] = EVENTS) -> dict[str, Any]:
@@ -80,7 +88,7 @@ def test_what_an_event_says_besides_is_in_its_arguments(tmp_path: Path) -> None:
 
 def test_a_trace_without_events_is_valid_too(tmp_path: Path) -> None:
     assert perfetto(tmp_path / "t.json", [])["traceEvents"] == []
-    assert export_otel([], tmp_path / "t.jsonl") == 0
+    assert otel([], tmp_path / "t.jsonl") == 0
 
 
 def spans(path: Path) -> list[dict[str, Any]]:
@@ -94,7 +102,7 @@ def spans(path: Path) -> list[dict[str, Any]]:
 
 
 def test_spans_conform_to_otlp(tmp_path: Path) -> None:
-    assert export_otel([batch_of(EVENTS)] * 3, tmp_path / "t.jsonl") == 12
+    assert otel([batch_of(EVENTS)] * 3, tmp_path / "t.jsonl") == 12
     found = spans(tmp_path / "t.jsonl")
     assert len({span["spanId"] for span in found}) == len(found) == 12
     for span in found:
@@ -108,21 +116,73 @@ def test_spans_conform_to_otlp(tmp_path: Path) -> None:
             assert isinstance(value, bool if kind == "boolValue" else str)
 
 
-def test_ids_are_those_of_the_trace_and_events_of_a_step_share_one(tmp_path: Path) -> None:
-    step = Event(kind=Kind.WAIT, begin_ns=BEGIN, duration_ns=1, job="j", step=3, rank=9)
+def test_ids_are_those_of_the_trace_and_events_of_a_job_share_one(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        export_otel([batch_of([*EVENTS, step])], tmp_path / name)
+        otel([batch_of(EVENTS)], tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     ids = {span["name"]: span["traceId"] for span in spans(tmp_path / "a")}
-    assert ids["step"] == ids["wait"]
-    assert len(set(ids.values())) == 3
+    assert ids["step"] == ids["fit"] == ids["read"] != ids["metadata"]
+
+
+def family(path: Path, events: Iterable[Event]) -> list[tuple[str, str | None]]:
+    """Export events; return their names, each with that of its parent."""
+    otel([batch_of([one]) for one in events], path)
+    found = spans(path)
+    names = {span["spanId"]: span["name"] for span in found}
+    assert len(names) == len(found)
+    return [
+        (span["name"], names[span["parentSpanId"]] if "parentSpanId" in span else None)
+        for span in found
+    ]
+
+
+def at(step: int | None, kind: str, name: str, **more: Any) -> Event:
+    common = {"job": "j", "rank": 0, "epoch": 1, "begin_ns": BEGIN, "duration_ns": 1}
+    return Event(**(common | {"kind": kind, "name": name, "step": step} | more))
+
+
+def test_steps_have_loads_below_them_and_loads_their_parts(tmp_path: Path) -> None:
+    events = [
+        at(3, Kind.RETRIEVAL, "retrieval"),
+        at(3, Kind.LOAD, "slowest", sample="7"),
+        at(3, Kind.LOAD, "load"),
+        at(3, Kind.WAIT, "wait"),
+        at(3, Kind.STEP, "step"),
+        at(3, Kind.CALL, "serve", host="agent", epoch=None),
+        at(4, Kind.REQUEST, "ahead"),
+        at(None, Kind.CHECKPOINT_READ, "checkpoint"),
+        at(3, Kind.STEP, "step of another", rank=1),
+    ]
+    assert family(tmp_path / "t", events) == [
+        ("retrieval", "load"),
+        ("slowest", "load"),
+        ("load", "step"),
+        ("wait", "step"),
+        ("step", None),
+        ("serve", "step"),
+        ("ahead", None),
+        ("checkpoint", None),
+        ("step of another", None),
+    ]
+
+
+def test_what_comes_twice_under_one_name_is_nobodys_parent(tmp_path: Path) -> None:
+    steps = [at(3, Kind.STEP, "first"), at(3, Kind.STEP, "again"), at(4, Kind.STEP, "other")]
+    events = [*steps, at(3, Kind.WAIT, "wait"), at(4, Kind.WAIT, "other wait", epoch=None)]
+    told = dict(family(tmp_path / "t", events))
+    assert told["wait"] is None
+    assert told["other wait"] == "other"
+    assert dict(family(tmp_path / "u", [*events, at(4, Kind.STEP, "later", epoch=2)])) == told | {
+        "later": None,
+        "other wait": None,
+    }
 
 
 def test_no_line_is_longer_than_receivers_take(tmp_path: Path) -> None:
     events = [
         Event(kind=Kind.REQUEST, begin_ns=BEGIN + n, file=f"/{n}" + "x" * 5000) for n in range(900)
     ]
-    export_otel([batch_of(events)], tmp_path / "t.jsonl")
+    otel([batch_of(events)], tmp_path / "t.jsonl")
     lines = (tmp_path / "t.jsonl").read_bytes().splitlines()
     assert len(lines) > 4
     assert max(map(len, lines)) < 2**20
@@ -132,7 +192,7 @@ def test_no_line_is_longer_than_receivers_take(tmp_path: Path) -> None:
 
 
 def test_resources_say_whose_spans_they_are(tmp_path: Path) -> None:
-    export_otel([batch_of(EVENTS)], tmp_path / "t.jsonl")
+    otel([batch_of(EVENTS)], tmp_path / "t.jsonl")
     [line] = (tmp_path / "t.jsonl").read_text().splitlines()
     first = json.loads(line)["resourceSpans"][0]["resource"]["attributes"]
     assert first[0] == {"key": "service.name", "value": {"stringValue": "headrace"}}
@@ -140,12 +200,12 @@ def test_resources_say_whose_spans_they_are(tmp_path: Path) -> None:
 
 
 def test_a_span_without_a_duration_says_so(tmp_path: Path) -> None:
-    export_otel([batch_of(EVENTS)], tmp_path / "t.jsonl")
+    otel([batch_of(EVENTS)], tmp_path / "t.jsonl")
     unknown = {"key": "headrace.duration_unknown", "value": {"boolValue": True}}
     assert [unknown in span["attributes"] for span in spans(tmp_path / "t.jsonl")].count(True) == 1
 
 
-@pytest.mark.parametrize("export", [export_perfetto, export_otel])
+@pytest.mark.parametrize("export", [export_perfetto, otel])
 def test_every_column_is_exported(tmp_path: Path, export: Callable[..., int]) -> None:
     numbers = dict.fromkeys(COLUMNS, 77_001) | {"is_write": True, "counts": {"other": 77_001}}
     texts = ("kind", "name", "job", "host", "phase", "sample", "file", "replica")
@@ -158,7 +218,7 @@ def test_every_column_is_exported(tmp_path: Path, export: Callable[..., int]) ->
         assert re.search(rf'{name}"[^}}]{{0,30}}77001', text), name
 
 
-@pytest.mark.parametrize("export", [export_perfetto, export_otel])
+@pytest.mark.parametrize("export", [export_perfetto, otel])
 def test_a_name_that_ends_in_gz_is_compressed(tmp_path: Path, export: Callable[..., int]) -> None:
     export([batch_of(EVENTS)], tmp_path / "plain")
     export([batch_of(EVENTS)], tmp_path / "t.json.gz")
@@ -166,7 +226,7 @@ def test_a_name_that_ends_in_gz_is_compressed(tmp_path: Path, export: Callable[.
     assert plain == (tmp_path / "plain").read_bytes()
 
 
-@pytest.mark.parametrize("export", [export_perfetto, export_otel])
+@pytest.mark.parametrize("export", [export_perfetto, otel])
 def test_an_export_that_fails_leaves_nothing(tmp_path: Path, export: Callable[..., int]) -> None:
     def broken() -> Iterable[pa.RecordBatch]:
         yield batch_of(EVENTS)

@@ -16,6 +16,7 @@ from headrace.trace.exportotel import export_otel
 from headrace.trace.exportparquet import export_parquet
 from headrace.trace.exportperfetto import export_perfetto
 from headrace.trace.opening import Trace, open_trace
+from headrace.trace.spanparents import Parents
 
 READERS = {
     "otel": "a Collector's otlp_json_file receiver reads it",
@@ -49,8 +50,9 @@ def command(*, traces: tuple[str, ...], format_name: str) -> int:
     path = Path(target)
     trace = open_trace(given)
     require_elsewhere(path, given, trace)
-    export = _exporter(format_name, trace)
-    with progress_bar("exporting", trace.nbytes) as advanced:
+    passes = 2 if format_name == "otel" else 1
+    with progress_bar("exporting", passes * trace.nbytes) as advanced:
+        export = _exporter(format_name, trace, lambda: open_trace(given).batches(advanced))
         events = export(trace.batches(advanced), path)
     click.echo(
         f"headrace: {events:,} events, {bytes_(path.stat().st_size)}, are in {path}; "
@@ -61,7 +63,19 @@ def command(*, traces: tuple[str, ...], format_name: str) -> int:
     return 1 if trace.notes.is_partial else 0
 
 
-def _exporter(format_name: str, trace: Trace) -> Callable[[Iterable[pa.RecordBatch], Path], int]:
+def _exporter(
+    format_name: str, trace: Trace, read: Callable[[], Iterable[pa.RecordBatch]]
+) -> Callable[[Iterable[pa.RecordBatch], Path], int]:
+    """Return what writes a format; ``read`` gives the events once more, to look ahead."""
     if format_name == "parquet":
         return partial(export_parquet, about=trace.about)
-    return export_otel if format_name == "otel" else export_perfetto
+    if format_name == "otel":
+        return partial(export_otel, parents=_parents(read()))
+    return export_perfetto
+
+
+def _parents(batches: Iterable[pa.RecordBatch]) -> Parents:
+    parents = Parents()
+    for batch in batches:
+        parents.add(batch)
+    return parents
