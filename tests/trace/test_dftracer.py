@@ -337,3 +337,37 @@ def test_mutations_end_in_events_or_in_an_error_of_ours(tmp_path: Path) -> None:
                 batch.validate(full=True)
         except HeadraceError as error:
             assert str(path) in str(error)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ts": 2**70},
+        {"ts": -(2**62)},
+        {"ts": 10**400},
+        {"ph": "C", "args": {"dft_cnt": 2**70, "dur": 1}},
+        {"name": "fetch.block", "ts": 4 * 10**15, "dur": 4 * 10**15},
+    ],
+)
+def test_numbers_beyond_any_time_are_none(tmp_path: Path, changed: dict[str, Any]) -> None:
+    fetch = line("fetch", "dataloader", -TS - 4 * 10**15, 1)
+    odd = {**line("loop.yield", "dataloader", 20, 1), **changed}
+    path = tmp_path / f"x-{9**20}-of-2.pfw"
+    path.write_text("\n".join(map(json.dumps, [fetch, odd, line("read", "POSIX", 30, 1, ret=5)])))
+    table = read_by(DFTracer(), path)
+    assert 5 in table["bytes"].to_pylist()
+    assert "step" not in table["kind"].to_pylist()
+    assert table["rank"].null_count == len(table)
+
+
+def test_a_step_that_would_end_before_it_began_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "a.pfw"
+    lines = [line("fetch", "dataloader", 900, 1), line("fetch.block", "dataloader", 0, 5)]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert "step" not in read_by(DFTracer(), path)["kind"].to_pylist()
+
+
+def test_items_that_are_more_bytes_than_there_can_be_are_not_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.pfw"
+    path.write_text(json.dumps(line("fread", "STDIO", 0, 5, ret=2**62, size=2**62)))
+    assert read_by(DFTracer(), path)["bytes"].to_pylist() == [None]

@@ -15,6 +15,7 @@ from importers_for_tests import read_by
 
 from headrace.core.errors import CorruptDataError, HeadraceError
 from headrace.trace.importer import Notes
+from headrace.trace.importers import dlio
 from headrace.trace.importers.dlio import DLIO
 
 S = 1_000_000_000
@@ -162,3 +163,36 @@ def test_mutations_end_in_events_or_in_an_error_of_ours(tmp_path: Path) -> None:
                 batch.validate(full=True)
         except HeadraceError as error:
             assert str(tmp_path) in str(error)
+
+
+@pytest.mark.parametrize("start", ["0001-01-01T00:00:00", "9999-01-01T00:00:00"])
+def test_a_start_in_a_year_that_none_ran_in_is_not_told(tmp_path: Path, start: str) -> None:
+    run(tmp_path, summary={"start": start})
+    spans = {"1": {"block1": {"start": start}, "ckpt1": {"start": start, "end": start}}}
+    (tmp_path / "per_epoch_stats.json").write_text(json.dumps(spans))
+    notes = Notes()
+    assert pc.min(read(tmp_path, notes)["begin_ns"]).as_py() == 0
+    assert notes.is_relative
+    assert "ckpt1 has no start and end" in notes.problems[0]
+
+
+def test_a_block_that_lasts_longer_than_any_time_is_left_out(tmp_path: Path) -> None:
+    long = [9e5] * 6000
+    output = {"1": {"load": {"a": long}, "proc": {"a": long}}, "2": EPOCH}
+    (tmp_path / "0_output.json").write_text(json.dumps(output))
+    notes = Notes()
+    assert set(read(tmp_path, notes)["epoch"].to_pylist()) == {2}
+    assert "epoch 1, a: lasts longer than any time" in notes.problems[0]
+
+
+def test_a_file_that_inflates_beyond_any_output_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dlio, "_MOST_BYTES", 10_000)
+    run(tmp_path, ranks=1)
+    bomb = gzip.compress(b'{"1":' + b" " * 100_000)
+    (tmp_path / "1_output.json.gz").write_bytes(bomb)
+    notes = Notes()
+    batches = list(DLIO().read(tmp_path, notes, lambda _: None))
+    assert {rank for batch in batches for rank in batch["rank"].to_pylist()} == {0}
+    assert "1_output.json.gz: more than 10000 bytes are no output" in notes.problems[0]

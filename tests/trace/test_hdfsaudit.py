@@ -84,3 +84,11 @@ def test_mutations_end_in_events_or_in_an_error_of_ours(tmp_path: Path) -> None:
                 batch.validate(full=True)
         except HeadraceError as error:
             assert str(path) in str(error)
+
+
+@pytest.mark.parametrize("year", ["0001", "1500", "1677", "2262", "9999"])
+def test_a_year_in_which_there_was_no_log_is_no_time(tmp_path: Path, year: str) -> None:
+    notes = Notes()
+    path = written(tmp_path, (LOG + LOG.replace("2024-", f"{year}-")).encode())
+    assert read(path, notes).num_rows == 3
+    assert "3 events do not tell when they began" in notes.problems[0]

@@ -272,3 +272,15 @@ def test_mutations_end_in_events_or_in_an_error_of_ours(
                 batch.validate(full=True)
         except HeadraceError as error:
             assert str(path) in str(error)
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, 10**19 - 1])
+def test_a_base_time_that_is_none_is_not_added(tmp_path: Path, base: int) -> None:
+    table = read(written(tmp_path, text_of(baseTimeNanoseconds=base)))
+    assert pc.min(table["begin_ns"]).as_py() == TS * 1000
+
+
+def test_steps_are_not_longer_than_any_time(tmp_path: Path) -> None:
+    waits = [event(NEXT, "Operator", far - TS, 5) for far in (-9 * 10**15, 9 * 10**15)]
+    with pytest.raises(CorruptDataError, match="do not tell when they began"):
+        read(written(tmp_path, text_of(waits)))

@@ -17,6 +17,10 @@ from headrace.trace.importer import Notes
 EARLIEST_NS = 10**18
 """A time before this moment of 2001 is not since 1970 but since some other moment [ns]."""
 
+MOST_NS = 2**62
+"""A moment or a duration that is so large, or so far before zero, is none: 146 years. The sum of
+two still is a number of 64 bits [ns]."""
+
 _SCHEMA = arrow_schema()
 _LIMIT = 2**63
 _DIGITS = r"^-?\d{1,18}$"
@@ -67,16 +71,24 @@ def not_negative(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.greater_equal(values, 0), values, None)
 
 
+def products(numbers: pa.Array, others: pa.Array) -> pa.Array:
+    """Return products of numbers that are not negative; null where one is beyond 64 bits."""
+    most = pc.divide(_LIMIT - 1, pc.max_element_wise(others, 1))
+    return pc.multiply(pc.if_else(pc.less_equal(numbers, most), numbers, None), others)
+
+
 def timed(batch: pa.RecordBatch, where: str, notes: Notes) -> pa.RecordBatch:
     """Return the events that tell when they began; the others are a problem.
 
     Times that cannot be since 1970 make the trace one of relative times.
     """
     begin = batch["begin_ns"]
-    if begin.null_count:
-        notes.problem(f"{where}: {begin.null_count} events do not tell when they began")
-        batch = batch.filter(begin.is_valid())
-    first = pc.min(begin).as_py()
+    events = batch.num_rows
+    batch = batch.filter(pc.and_(pc.less(begin, MOST_NS), pc.greater(begin, -MOST_NS)))
+    if batch.num_rows < events:
+        lost = events - batch.num_rows
+        notes.problem(f"{where}: {lost} events do not tell when they began")
+    first = pc.min(batch["begin_ns"]).as_py()
     if first is not None and first < EARLIEST_NS:
         notes.is_relative = True
     return batch
@@ -122,14 +134,14 @@ def _column(value: Any, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def _of_whole_micros(micros: pa.Array) -> pa.Array:
-    most = _LIMIT // 1000
+    most = MOST_NS // 1000
     fits = pc.and_(pc.less(micros, most), pc.greater(micros, -most))
     return pc.multiply(pc.if_else(fits, micros, None), 1000)
 
 
 def _of_micros(micros: pa.Array) -> pa.Array:
     numbers = micros.to_numpy(zero_copy_only=False)
-    fits = np.abs(numbers) < _LIMIT // 1000
+    fits = np.abs(numbers) < MOST_NS // 1000
     whole, rest = np.divmod(np.where(fits, numbers, 0.0), 1.0)
     values = whole.astype(np.int64) * 1000 + np.rint(rest * 1000).astype(np.int64)
     return pa.array(values, pa.int64(), mask=~fits)

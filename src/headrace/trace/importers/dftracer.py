@@ -34,11 +34,13 @@ from headrace.trace.importers.text import (
 _SUFFIXES = (".pfw", ".pfw.gz")
 _MARKS = (b'"cat":"dftracer"', b'"hhash":', b'"fhash":', b'"cat":"POSIX"', b'"cat":"STDIO"')
 _TAR_MAGIC = slice(257, 262)
-_RANK = re.compile(r"-(\d+)-of-\d+")
+_RANK = re.compile(r"-(\d{1,9})-of-\d+")
 _COMPLETE = frozenset({"X", 1})
 _SUMMED = frozenset({"C", 2, "A", 3})
 _METADATA = frozenset({"M", 4})
 _FILE, _HOST = "FH", "HH"
+_MOST_CALLS = 2**31
+"""In one sum; no interval has more."""
 
 _Number = int | float | str | None
 
@@ -285,8 +287,10 @@ class _Steps:
         asked = self._asked.pop(loop, None)
         if asked is None or row["duration_ns"] is None:
             return None
-        end = row["begin_ns"] + row["duration_ns"]
-        return {**row, "begin_ns": asked, "duration_ns": end - asked}
+        lasted = row["begin_ns"] + row["duration_ns"] - asked
+        if not 0 <= lasted < columns.MOST_NS:
+            return None
+        return {**row, "begin_ns": asked, "duration_ns": lasted}
 
 
 def _lines(piece: Piece, where: str, notes: Notes) -> list[_Line]:
@@ -326,7 +330,7 @@ def _bytes(args: Sequence[_Args], calls: Sequence[Call], which: pa.Array) -> pa.
     moved = columns.counts([one.ret for one in args])
     if any(call.counts_items for call in calls):
         size = pc.coalesce(columns.counts([one.size for one in args]), 1)
-        items = columns.not_negative(pc.multiply(moved, size))
+        items = columns.products(moved, size)
         moved = pc.if_else(_flags([call.counts_items for call in calls], which), items, moved)
     is_request = _flags([call.kind is Kind.REQUEST for call in calls], which)
     return pc.if_else(is_request, moved, None)
@@ -342,7 +346,7 @@ def _total(line: _Line) -> tuple[_Line, int] | None:
     A value without a sum was the same in all of them. None: it counts no calls.
     """
     args = line.args or _NO_ARGS
-    if not isinstance(args.dft_cnt, int) or args.dft_cnt < 1:
+    if not isinstance(args.dft_cnt, int) or not 1 <= args.dft_cnt < _MOST_CALLS:
         return None
     total = msgspec.structs.replace(args, ret=_sum(args.ret_sum, args.ret, args.dft_cnt))
     duration = _sum(args.dur_sum, args.dur, args.dft_cnt)

@@ -39,6 +39,9 @@ _NS = 1e9
 _LONGEST_S = 1e6
 """No step lasts 11 days [s]."""
 
+_MOST_BYTES = 128 << 20
+"""Of one document, decompressed: two million steps of a rank [bytes]."""
+
 _DAMAGE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _Seconds = npt.NDArray[np.float64]
@@ -159,6 +162,9 @@ class _Run:
                 if block.is_uneven:
                     self._notes.problem(f"{where}, {name}: its lists are of uneven length")
                 begin = self._block_start(number, name) or begin
+                if begin + block.lasted_ns >= columns.MOST_NS:
+                    self._notes.problem(f"{where}, {name}: lasts longer than any time")
+                    continue
                 yield block.events(begin, step, {"epoch": number, "rank": rank, "host": host})
                 begin += block.lasted_ns
                 step += len(block.proc)
@@ -210,8 +216,19 @@ class _Run:
     def _document(
         self, path: Path, shape: type[_Document], advanced: Callable[[int], None]
     ) -> _Document | None:
-        text = b"".join(file_chunks(path, self._notes, advanced))
+        text = self._text(path, advanced)
         return self._part(str(path), "", msgspec.Raw(nan_as_null(text)), shape) if text else None
+
+    def _text(self, path: Path, advanced: Callable[[int], None]) -> bytes:
+        """Return a whole file; nothing, with a problem, where it is more than any output."""
+        chunks, size = [], 0
+        for chunk in file_chunks(path, self._notes, advanced):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > _MOST_BYTES:
+                self._notes.problem(f"{path}: more than {_MOST_BYTES} bytes are no output of DLIO")
+                return b""
+        return b"".join(chunks)
 
     def _part(
         self, where: str | Path, name: str, text: msgspec.Raw | None, shape: type[_Document]
@@ -320,4 +337,5 @@ def _moment(told: Any) -> int | None:
         when = datetime.fromisoformat(told)
     except (TypeError, ValueError):
         return None
-    return int(when.replace(tzinfo=UTC).timestamp() * 1_000_000) * 1000
+    moment = int(when.replace(tzinfo=UTC).timestamp() * 1_000_000) * 1000
+    return moment if abs(moment) < columns.MOST_NS else None

@@ -20,7 +20,7 @@ _LINE = (
 )
 _ENTRY = re.compile(rb"^\d{4}-\d\d-\d\d[ T][^\t\n]*allowed=\w+\tugi=[^\n]*\tcmd=", re.MULTILINE)
 _TIME = "%Y-%m-%d %H:%M:%S"
-_LAST_S = 2**63 // 10**9
+_LAST_S = columns.MOST_NS // 10**9
 _NONE = "null"
 _NAMED = 20
 """So many lines of a piece that are no entries are named one by one."""
@@ -88,5 +88,6 @@ def _nanoseconds(time: pa.Array, millis: pa.Array) -> pa.Array:
     """Return moments since 1970 [ns]; null where the calendar has no such time."""
     plain = pc.replace_substring(time, "T", " ")
     seconds = pc.strptime(plain, format=_TIME, unit="s", error_is_null=True).cast(pa.int64())
-    fits = pc.if_else(pc.less(seconds, _LAST_S), seconds, None)
+    is_time = pc.and_(pc.less(seconds, _LAST_S), pc.greater(seconds, -_LAST_S))
+    fits = pc.if_else(is_time, seconds, None)
     return pc.add(pc.multiply(fits, 10**9), pc.multiply(millis.cast(pa.int64()), 10**6))

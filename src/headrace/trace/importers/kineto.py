@@ -225,7 +225,7 @@ class _Reader:
         self._notes = notes
         base, host = _BASE.search(prefix), _HOST.search(prefix)
         rank = _RANK.search(prefix) or _RANK_IN_NAME.search(path.name)
-        self._base_ns = int(base[1]) if base else 0
+        self._base_ns = int(base[1]) if base and int(base[1]) < columns.MOST_NS else 0
         self._rank = int(rank[1]) if rank else None
         named = _HOST_IN_NAME.match(path.name)
         self._host = host[1].decode(errors="replace") if host else named[1] if named else None
