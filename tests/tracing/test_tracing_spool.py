@@ -92,6 +92,20 @@ def test_a_record_that_a_kill_cut_off_is_left_out(tmp_path: Path, collected: Col
     assert collected.numbers() == [0, 1]
 
 
+def test_half_a_record_on_a_full_disk_costs_no_other(
+    tmp_path: Path, collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool, write = Spool(tmp_path), os.write
+    spool.write(event(0))
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, data: write(file, data[:10]))
+        with pytest.raises(OSError, match="no more space"):
+            spool.write(event(1))
+    spool.write(event(2))
+    assert collected.numbers() == [0, 2]
+    assert collected.collector.statistics().lost == 1
+
+
 def test_a_fork_writes_files_of_its_own(tmp_path: Path, collected: Collected) -> None:
     spool = Spool(tmp_path)
     spool.write(event(0))

@@ -76,8 +76,7 @@ class Spool:
             return
         self._append(file, record)
         if self._nbytes >= FILE_BYTES:
-            self._file = None
-            os.close(file)
+            self._end(file)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{os.getpid()}-{self._began}-{number}{SUFFIX}"
@@ -95,7 +94,14 @@ class Spool:
         written = os.write(file, message)
         self._nbytes += written
         if written < len(message):
+            self._end(file)  # what follows half a record could not be read
+            self._lost += 1
             raise OSError(f"{self._folder} has no more space")
+
+    def _end(self, file: int) -> None:
+        """Leave a file for the next."""
+        self._file = None
+        os.close(file)
 
     def _open(self) -> int | None:
         """Begin the next file; None: the launcher is too far behind, or gone."""
