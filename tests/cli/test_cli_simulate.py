@@ -13,6 +13,7 @@ import msgspec
 import psutil
 import pytest
 
+from headrace.analysis.figures import Analysis
 from headrace.cli.main import run
 from headrace.cli.simulate import LINE_S, Lines
 from headrace.sim.world import World
@@ -84,6 +85,32 @@ def test_json_on_standard_output_leaves_tables_to_standard_error(
     assert "static quotas" in said.err
 
 
+def test_traces_of_all_policies_can_be_analysed_and_change_no_figure(
+    scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["simulate", scenario, "--policy", "static", "--policy", "oracle"]
+    call += ["--processes", "1", "--json"]
+    traces = ["--trace", str(tmp_path / "traces")]
+    assert run([*call, str(tmp_path / "plain")]) == 0
+    assert run([*call, str(tmp_path / "traced"), *traces]) == 0
+    assert f"traces: {tmp_path / 'traces'}" in capsys.readouterr().out
+    plain, traced = (
+        msgspec.json.decode((tmp_path / name).read_bytes())["policies"]
+        for name in ("plain", "traced")
+    )
+    assert all(plain[name]["figures"] == traced[name]["figures"] for name in plain)
+    assert run(["analyze", str(tmp_path / "traces"), "--json", str(tmp_path / "analysis")]) == 0
+    jobs = msgspec.json.decode((tmp_path / "analysis").read_bytes(), type=Analysis).jobs
+    assert [job.job for job in jobs] == [
+        f"{policy}/vision-{number}" for policy in ("oracle", "static") for number in (0, 1)
+    ]
+    for policy in ("static", "oracle"):
+        steps = sum(job.steps or 0 for job in jobs if job.job.startswith(policy))
+        assert steps == pytest.approx(traced[policy]["figures"]["iterations"], rel=0.1)
+    assert run([*call, "-", *traces]) == 2
+    assert "static.parquet is there already" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -98,6 +125,7 @@ def test_json_on_standard_output_leaves_tables_to_standard_error(
         (["--json", "/nowhere/found.json"], "there is no directory /nowhere; make it"),
         (["--json", "/"], "it is a directory; name a file in it"),
         (["--plots", "/dev/null/plots"], "/dev/null is a file; name another directory"),
+        (["--trace", "/dev/null/traces"], "/dev/null is a file; name another directory"),
     ],
 )
 def test_a_wrong_call_is_refused_before_anything_is_simulated(

@@ -44,6 +44,12 @@ LINE_S = 10.0
 @click.option(
     "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw SVG files there."
 )
+@click.option(
+    "--trace",
+    "traces",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write a trace of each policy's run there.",
+)
 def command(
     scenario: Path,
     *,
@@ -54,6 +60,7 @@ def command(
     processes: int,
     json_file: str | None,
     plots: Path | None,
+    traces: Path | None,
 ) -> int:
     """Simulate the jobs of SCENARIO (TOML) under several policies, and compare them.
 
@@ -66,6 +73,7 @@ def command(
       headrace simulate examples/scenarios/quick.toml
       headrace simulate examples/scenarios/reservation-32.toml --days 1 --policy static \\
         --policy predictive --json figures.json --plots drawings
+      headrace simulate examples/scenarios/quick.toml --trace traces && headrace analyze traces
     """  # noqa: D301 - click reads the lone \b
     from headrace.report.console import print_table
     from headrace.report.document import write_json
@@ -78,9 +86,11 @@ def command(
     if plots:
         _require_plots(plots)
     chosen = tuple(dict.fromkeys([*(names or CONTENDERS), *(ABLATIONS if ablations else ())]))
+    if traces:
+        _require_new(traces, chosen)
     errors = Console(stderr=True)
     with _progress(errors, setting, (PREPARING, *chosen)) as seen:
-        outcomes = run_contest(setting, chosen, processes=processes, seen=seen)
+        outcomes = run_contest(setting, chosen, processes=processes, seen=seen, traces=traces)
     console = errors if json_file == "-" else Console()
     console.print(_title(setting), highlight=False, soft_wrap=True)
     for table in outcome_tables(outcomes):
@@ -89,6 +99,8 @@ def command(
     if plots:
         _draw(setting, outcomes, plots)
         console.print(f"drawings: {plots.absolute()}", highlight=False, soft_wrap=True)
+    if traces:
+        console.print(f"traces: {traces.absolute()}", highlight=False, soft_wrap=True)
     if json_file:
         write_json(json_file, document(setting, outcomes))
     return 0
@@ -132,6 +144,16 @@ def _require_plots(plots: Path) -> None:
     require_writable_folder(plots)
     if importlib.util.find_spec("matplotlib") is None:
         raise CallerError("--plots needs matplotlib; run pip install 'headrace[demo]'")
+
+
+def _require_new(traces: Path, names: tuple[str, ...]) -> None:
+    """Refuse to write over traces."""
+    from headrace.sim.tracefile import trace_path
+
+    require_writable_folder(traces)
+    for name in names:
+        if (path := trace_path(traces, name)).exists():
+            raise CallerError(f"{path} is there already; remove it, or name another directory")
 
 
 @contextmanager

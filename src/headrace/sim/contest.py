@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +19,7 @@ from headrace.sim.injections import SETTLED_S, draw_episodes
 from headrace.sim.measures import Figures, figures_of
 from headrace.sim.recording import Floats, Recording
 from headrace.sim.scenario import Scenario
+from headrace.sim.tracefile import traced_into
 from headrace.sim.world import World
 
 TIMELINE_BINS = 168
@@ -40,7 +43,12 @@ class Outcome:
 
 
 def run_contest(
-    scenario: Scenario, names: Sequence[str], *, processes: int = 1, seen: Seen = lambda *_: None
+    scenario: Scenario,
+    names: Sequence[str],
+    *,
+    processes: int = 1,
+    seen: Seen = lambda *_: None,
+    traces: Path | None = None,
 ) -> dict[str, Outcome]:
     """Run each contender once and return the outcomes by name.
 
@@ -49,32 +57,43 @@ def run_contest(
         names: Of contenders.
         processes: How many run at a time; with 1, in this process.
         seen: Told how far each is, and ``PREPARING`` before.
+        traces: Folder for a trace of each run.
 
     Raises:
         CallerError: a name is unknown.
+        StorageError: a trace cannot be written.
         RemoteError: a process that ran a contender was killed.
     """
     for name in names:
         contender(name)
     ground = prepare(scenario, processes=processes, tell=partial(seen, PREPARING))
-    runs = {name: partial(run_one, scenario, name, ground) for name in names}
+    runs = {name: partial(run_one, scenario, name, ground, traces) for name in names}
     return run_tasks(runs, processes=processes, seen=seen)
 
 
-def run_one(scenario: Scenario, name: str, ground: Ground, seen: Tell = lambda _: None) -> Outcome:
+def run_one(
+    scenario: Scenario,
+    name: str,
+    ground: Ground,
+    traces: Path | None = None,
+    seen: Tell = lambda _: None,
+) -> Outcome:
     """Run one contender; ``seen`` is told the simulated time [s]."""
     began_s, who = time.perf_counter(), contender(name)
-    world = World(
-        scenario.estate(),
-        ground.jobs,
-        batches=ground.batches,
-        episodes=draw_episodes(scenario),
-        policy=who.make(Given(needs=ground.needs, limits=scenario.limits)),
-        abilities=who.abilities,
-        seed=scenario.seed,
-        quantum_s=scenario.quantum_s,
-    )
-    recording = world.run(scenario.duration_s, progress=seen)
+    policy = who.make(Given(needs=ground.needs, limits=scenario.limits))
+    traced = traced_into(traces, name, policy, ground.jobs) if traces else nullcontext(policy)
+    with traced as governing:
+        world = World(
+            scenario.estate(),
+            ground.jobs,
+            batches=ground.batches,
+            episodes=draw_episodes(scenario),
+            policy=governing,
+            abilities=who.abilities,
+            seed=scenario.seed,
+            quantum_s=scenario.quantum_s,
+        )
+        recording = world.run(scenario.duration_s, progress=seen)
     return Outcome(
         name=name,
         figures=figures_of(recording, settled_s=SETTLED_S),
