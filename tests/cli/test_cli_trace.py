@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
+from headrace.cli.trace_export import READERS
 from headrace.trace.contents import Contents
 from headrace.trace.events import Event, Kind, batch_of
 from headrace.trace.opening import open_trace
@@ -152,6 +153,21 @@ def test_an_export_never_becomes_part_of_its_trace(
         assert sorted(trace.iterdir()) == before
     assert run(["trace", "export", str(trace), "--to", "otel"]) == 2
     assert "the file to write" in capsys.readouterr().err
+
+
+def test_an_export_takes_no_place_of_a_pipe_or_of_what_a_link_names(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert run(["trace", "export", str(trace), str(tmp_path / "pipe"), "--to", "parquet"]) == 2
+    assert "it is a device or a pipe; name a file" in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()
+    for name in READERS:
+        link, aim = tmp_path / f"link-{name}", tmp_path / f"aim-{name}"
+        aim.touch()
+        link.symlink_to(aim)
+        assert run(["trace", "export", str(trace), str(link), "--to", name]) == 0
+        assert link.is_symlink() and aim.stat().st_size > 0
 
 
 def test_a_damaged_trace_is_exported_as_far_as_it_goes(

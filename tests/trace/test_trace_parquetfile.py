@@ -45,6 +45,24 @@ def test_a_place_that_is_no_folder_is_an_error(tmp_path: Path) -> None:
         EventParquetWriter(tmp_path / "file" / "events.parquet")
 
 
+def test_a_file_that_cannot_be_begun_leaves_nothing(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; "
+        "from headrace.trace.parquetfile import EventParquetWriter; "
+        "EventParquetWriter(Path(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "events.parquet")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+    )
+    assert "StorageError: cannot write" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_full_disk_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import sys; from headrace.cli.main import main; "

@@ -60,8 +60,13 @@ class _NoPandas(MetaPathFinder):
 
 
 def require_elsewhere(path: Path, given: Sequence[str], trace: Trace) -> None:
-    """Refuse to write over what is read, or into it, where it would be read as well later."""
+    """Refuse to write over what is read, or into it, where it would be read as well later.
+
+    A device or a pipe is refused as well: a file that appears whole would take its place.
+    """
     require_writable_file(str(path))
+    if path.exists() and not path.is_file():
+        raise CallerError(f"cannot write {path}: it is a device or a pipe; name a file")
     place = path.resolve()
     folders = [Path(one).resolve() for one in given if Path(one).is_dir()]
     if any(place.is_relative_to(folder) for folder in folders) or any(

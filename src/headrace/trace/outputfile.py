@@ -18,10 +18,13 @@ _LEVEL = 4
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write to, which has its name when the block ends without an error.
 
+    A link stays, and what it names is replaced.
+
     Raises:
         StorageError: it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
+    place = path.resolve()
+    partial = place.with_name(f".{place.name}.partial")
     try:
         with partial.open("wb") as file:
             if path.suffix == ".gz":
@@ -31,7 +34,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
                     yield cast(BinaryIO, zipped)
             else:
                 yield file
-        partial.replace(path)
+        partial.replace(place)
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; name another place"

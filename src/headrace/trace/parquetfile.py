@@ -19,7 +19,7 @@ from headrace.trace.events import arrow_schema
 class EventParquetWriter:
     """A file of events. It has its name once :meth:`commit` returned, and is gone otherwise.
 
-    Its folder is made if it is missing.
+    Its folder is made if it is missing. A link stays, and what it names is replaced.
 
     Raises:
         StorageError: it cannot be written.
@@ -30,10 +30,11 @@ class EventParquetWriter:
         """That were written."""
 
         self._path = path
-        self._partial = path.with_name(f".{path.name}.partial")
+        self._place = path.resolve()
+        self._partial = self._place.with_name(f".{self._place.name}.partial")
         with self._blamed():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._partial, arrow_schema(), compression="zstd")
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = self._begun()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append events with the columns of the schema, as a row group.
@@ -66,7 +67,7 @@ class EventParquetWriter:
             StorageError: it cannot be written.
         """
         with self._blamed():
-            self.finish().replace(self._path)
+            self.finish().replace(self._place)
 
     def __enter__(self) -> Self:
         return self
@@ -81,6 +82,13 @@ class EventParquetWriter:
             self._writer.close()
         with suppress(OSError):
             self._partial.unlink(missing_ok=True)
+
+    def _begun(self) -> pq.ParquetWriter:
+        try:
+            return pq.ParquetWriter(self._partial, arrow_schema(), compression="zstd")
+        except OSError:
+            self._partial.unlink(missing_ok=True)
+            raise
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
