@@ -8,6 +8,7 @@ import itertools
 import os
 import pickle
 import threading
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.tracing.probe.files import NEAR_BYTES, watched_open
+from headrace.tracing.probe.files import watched_open
+from headrace.tracing.probe.runs import JOINED_NS, NEAR_BYTES
 from headrace.tracing.probe.tally import Tally
 from headrace.tracing.probe.tracer import Tracer
 
@@ -215,7 +217,7 @@ def test_reads_of_distant_places_are_events_of_their_own(
 def test_a_slow_read_is_an_event_of_its_own(
     watched: Any, file: Path, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.tracing.probe.files.QUICK_NS", 0)
+    monkeypatch.setattr("headrace.tracing.probe.runs.QUICK_NS", 0)
     with watched(file, "rb", 0) as opened:
         while opened.read(10_000):
             pass
@@ -224,6 +226,32 @@ def test_a_slow_read_is_an_event_of_its_own(
         (10_000, 10_000),
         (20_000, 5_600),
     ]
+
+
+def test_reads_of_files_that_stay_open_are_recorded_before_what_comes_later(
+    watched: Any, tracer: Tracer, file: Path, records: Records
+) -> None:
+    with watched(file, "rb", 0) as one, watched(file, "rb", 0) as other:
+        one.read(5)
+        other.read(6)
+        for later in (0, JOINED_NS):
+            tracer.record("call", time.perf_counter_ns() + later, 0, name="later")
+        assert [seen[0] for seen in records.seen()[2:]] == ["later", "read", "read", "later"]
+    assert len(records.events) == 6
+
+
+def test_a_fork_does_not_record_what_its_parent_read(
+    watched: Any, file: Path, records: Records
+) -> None:
+    with watched(file, "rb", 0) as opened:
+        opened.read(5)
+        child = os.fork()
+        if not child:
+            opened.read(7)
+            opened.close()
+            os._exit(records.events[-1]["bytes"])
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert records.seen()[-1] == ("read", 0, 5, None)
 
 
 def test_lines_of_a_text_are_read_by_the_buffer(

@@ -161,6 +161,22 @@ def test_a_killed_program_leaves_all_that_it_recorded(tmp_path: Path) -> None:
     assert [event["bytes"] for event in outcome.of("request")] == list(range(1, 50))
 
 
+def test_a_program_that_leaves_at_once_leaves_what_it_read_of_open_files(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(bytes(20))
+    outcome = traced_script(
+        "import os, sys\n"
+        "file = open(sys.argv[1], 'rb', 0)\n"
+        "file.read(5)\n"
+        "if not os.fork():\n"
+        "    file.read(6)\n"
+        "os._exit(3)\n",
+        tmp_path,
+        str(tmp_path / "data"),
+    )
+    assert outcome.exit_code == 3
+    assert sorted(event["bytes"] for event in outcome.of("request")) == [5, 6]
+
+
 def test_when_all_is_killed_at_once_the_trace_lacks_no_more_than_a_second(tmp_path: Path) -> None:
     script, trace = tmp_path / "script.py", tmp_path / "trace"
     script.write_text(

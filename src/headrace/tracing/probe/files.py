@@ -2,12 +2,12 @@
 
 ``open`` gives the objects that it always gives; only the raw file at their bottom is one that
 times its reads and writes, of which a buffered file makes one for each time that its buffer is
-empty or full. Quick operations on one place of a file become one event: a decoder reads a
-picture's header in a dozen of them.
+empty or full.
 """
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import functools
 import io
@@ -16,18 +16,10 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
+from .runs import Run, Runs
 from .tracer import Tracer, Watcher
-
-JOINED_NS = 100_000_000
-"""An event of several operations spans no more [ns]."""
-
-QUICK_NS = 1_000_000
-"""An operation that takes longer is an event of its own [ns]."""
-
-NEAR_BYTES = 1 << 20
-"""So near to the end of the last operation is the same place [bytes]."""
 
 _NO_DATA = ("/proc/", "/sys/", "/dev/")
 _CODE_FOLDERS = ("/site-packages/", "/dist-packages/")
@@ -40,12 +32,26 @@ _TEXT_MODES = ("r", "w", "a", "x", "rt", "wt", "at", "xt")
 
 def watch_open(tracer: Tracer) -> None:
     """Put a watched ``open`` in the place of the real one."""
-    builtins.open = io.open = watched_open(tracer)
+    opening = watched_open(tracer)
+    builtins.open = io.open = opening
+    atexit.register(opening.record_rest)
+    os._exit = _ending(os._exit, opening.record_rest)
 
 
 def watched_open(tracer: Tracer) -> Any:
     """Return what does as ``open`` does, and records."""
     return _Open(io.open, tracer)
+
+
+def _ending(leave: Callable[[int], NoReturn], record_rest: Callable[[], None]) -> Any:
+    """Return what ends the process as ``os._exit`` does, by which workers of loaders end."""
+
+    @functools.wraps(leave)
+    def watched(status: int) -> NoReturn:
+        record_rest()
+        leave(status)
+
+    return watched
 
 
 class _Open:
@@ -57,6 +63,11 @@ class _Open:
         self._real = real
         self._tracer = tracer
         self._watcher = Watcher("files")
+        self._runs = Runs(tracer, self._watcher)
+
+    def record_rest(self) -> None:
+        """Record what was done with files that are open: the process ends."""
+        self._watcher.try_to(self._runs.end_all)
 
     def __call__(  # noqa: PLR0917 - as the real one
         self,
@@ -74,7 +85,7 @@ class _Open:
         began = time.perf_counter_ns()
         raw = _WatchedFile(os.fspath(file), mode[0], closefd, opener)
         try:
-            self._watcher.try_to(raw.begin, self._tracer, self._watcher, began)
+            self._watcher.try_to(raw.begin, self._tracer, self._runs, began)
             buffered = _buffered(raw, mode, buffering)
             if mode in _BINARY_MODES:
                 return buffered
@@ -92,11 +103,11 @@ class _Open:
 class _WatchedFile(io.FileIO):
     """A file that times its reads and writes, once it has begun."""
 
-    _run: _Run | None = None
+    _run: Run | None = None
     _at = 0
     """Where in the file the next operation is [bytes]."""
 
-    def begin(self, tracer: Tracer, watcher: Watcher, began: int) -> None:
+    def begin(self, tracer: Tracer, runs: Runs, began: int) -> None:
         """Record that it was opened, and begin to time it if it holds data."""
         took = time.perf_counter_ns() - began
         if not stat.S_ISREG(os.fstat(self.fileno()).st_mode):
@@ -110,7 +121,7 @@ class _WatchedFile(io.FileIO):
         else:
             tally.opened(file, took)
         self._at = self.tell() if self.mode.startswith("a") else 0
-        self._run = _Run(tracer, watcher, file)
+        self._run = Run(runs, file)
 
     def readinto(self, buffer: Any) -> int | None:
         if self._run is None:
@@ -159,62 +170,6 @@ class _WatchedFile(io.FileIO):
         if nbytes and self._run is not None:
             self._run.add(began, took, self._at, nbytes, is_write)
             self._at += nbytes
-
-
-class _Run:
-    """Quick operations of one direction on one place of a file."""
-
-    __slots__ = ("_began", "_bytes", "_count", "_end", "_file", "_is_write", "_offset", "_took",
-                 "_tracer", "_watcher")  # fmt: skip
-
-    def __init__(self, tracer: Tracer, watcher: Watcher, file: str) -> None:
-        self._tracer = tracer
-        self._watcher = watcher
-        self._file = file
-        self._count = self._bytes = self._began = self._took = self._offset = self._end = 0
-        self._is_write = False
-
-    def add(self, began: int, took: int, offset: int, nbytes: int, is_write: bool) -> None:
-        """Add an operation."""
-        tally = self._tracer.tallies.current
-        if tally is not None and not is_write:
-            tally.read(self._file, took, nbytes)
-        if self._count and not self._goes_on_with(began, took, offset, is_write):
-            self.end()
-        if not self._count:
-            self._began, self._offset, self._is_write = began, offset, is_write
-        self._offset = min(self._offset, offset)
-        self._end = offset + nbytes
-        self._count += 1
-        self._bytes += nbytes
-        self._took += took
-
-    def end(self) -> None:
-        """Record what was added."""
-        if self._count:
-            self._watcher.try_to(self._record)
-            self._count = self._bytes = self._took = 0
-
-    def _goes_on_with(self, began: int, took: int, offset: int, is_write: bool) -> bool:
-        return (
-            took < QUICK_NS
-            and self._took < QUICK_NS * self._count
-            and began - self._began < JOINED_NS
-            and is_write == self._is_write
-            and abs(offset - self._end) <= NEAR_BYTES
-        )
-
-    def _record(self) -> None:
-        self._tracer.record_request(
-            self._began,
-            self._took,
-            name="write" if self._is_write else "read",
-            file=self._file,
-            offset=self._offset,
-            nbytes=self._bytes,
-            is_write=self._is_write,
-            count=self._count if self._count > 1 else None,
-        )
 
 
 def _is_watched(file: Any, mode: Any, buffering: Any, of_text: tuple[Any, ...]) -> bool:

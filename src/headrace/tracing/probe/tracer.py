@@ -56,6 +56,9 @@ Note: TypeAlias = Callable[[Call], None]
 def _nothing() -> None: ...
 
 
+def _ignore(_: int) -> None: ...
+
+
 @dataclass(slots=True)
 class Standing:
     """What a process is at; forks and spawned processes begin with that of their parent."""
@@ -156,6 +159,12 @@ class Tracer:
         self.has_loader = False
         """Whether the program's steps are those of a loop over a DataLoader."""
 
+        self._settle: Callable[[int], None] = _ignore
+
+    def before_record(self, settle: Callable[[int], None]) -> None:
+        """Call a function with the end of each event before it is recorded [ns]."""
+        self._settle = settle
+
     def record(self, kind: str, began: int, took: int, **event: Any) -> None:
         """Record an event.
 
@@ -165,6 +174,7 @@ class Tracer:
             took: How long [ns].
             event: Further columns of the schema; None is unknown.
         """
+        self._settle(began + took)
         event["kind"] = kind
         event["begin_ns"] = self._epoch_of(began) + began
         event["duration_ns"] = took
