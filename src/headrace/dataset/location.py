@@ -6,18 +6,21 @@ from typing import Literal
 
 import msgspec
 
+from headrace.storage.port import FileInfo
+
 Kind = Literal["image", "video", "audio", "text", "other"]
-Container = Literal["file", "tar", "parquet", "jsonl"]
+Container = Literal["file", "tar", "parquet", "jsonl", "mds", "megatron", "tfrecord"]
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One field of a sample inside its file."""
+    """One field of a sample inside its file, or a part of one: those of a field are joined."""
 
     field: str
     """Field in the record: canonical (``image``, ``text``, ``label`` …) or the member's own."""
 
     name: str
-    """What the container calls it: a tar member's extension, a Parquet column, a JSON key."""
+    """What the container calls it: a tar member's extension, a Parquet column, a JSON key; in
+    MDS, Megatron and TFRecord files, how its value is encoded."""
 
     offset: int
     """First byte in the file; for Parquet the column chunk's, for compressed text the
@@ -51,7 +54,7 @@ class SampleLocation(msgspec.Struct, frozen=True, kw_only=True):
     """Row inside the Parquet row group (``block`` names the group)."""
 
     block: int = -1
-    """Parquet row group, or restart block of a compressed file; -1 where there is none."""
+    """Parquet row group, or block of a compressed file; -1 where there is none."""
 
     label: int | None = None
     """Class number from the folder's name, if any."""
@@ -68,3 +71,7 @@ class SampleLocation(msgspec.Struct, frozen=True, kw_only=True):
 
     broken: str | None = None
     """Why the headers could not be read; the sample stays in the index, its id stays its own."""
+
+    def file_info(self) -> FileInfo:
+        """Return the sample's file as it was when it was indexed."""
+        return FileInfo(self.file, self.file_size, self.file_version)

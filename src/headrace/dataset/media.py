@@ -26,6 +26,15 @@ _HEAVIEST_FIRST: tuple[Kind, ...] = ("video", "image", "audio", "text")
 
 _FIELD_OF = {**_KIND_OF, "cls": "label", "json": "json"}
 
+LABEL_NAMES = ("label", "cls", "class")
+TEXT_NAMES = ("text", "caption")
+MEDIA_NAMES: dict[str, Kind] = {
+    **dict.fromkeys(("video", "mp4"), "video"),
+    **dict.fromkeys(("audio", "sound"), "audio"),
+    **dict.fromkeys(("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp"), "image"),
+}
+"""What columns and features are called whose values are these."""
+
 _CONTAINERS: tuple[tuple[str, Container], ...] = (
     (".tar", "tar"),
     (".parquet", "parquet"),

@@ -20,21 +20,12 @@ from headrace.core.errors import HeadraceError
 from headrace.dataset.cost import text_cost
 from headrace.dataset.leaves import leaf_column
 from headrace.dataset.location import Kind, Member, SampleLocation
-from headrace.dataset.media import leading_kind
+from headrace.dataset.media import LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES, leading_kind
 from headrace.dataset.probe import Headers, probe
 from headrace.dataset.scan import Scan, ScanSource
 
 BATCH_ROWS = 64
 """Rows whose media are in memory at once while headers are read [rows]."""
-
-_LABELS = ("label", "cls", "class")
-_TEXTS = ("text", "caption")
-_MEDIA: dict[str, Kind] = {
-    **dict.fromkeys(("video", "mp4"), "video"),
-    **dict.fromkeys(("audio", "sound"), "audio"),
-    **dict.fromkeys(("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp"), "image"),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
@@ -76,7 +67,7 @@ def choose_columns(schema: pa.Schema, text_field: str) -> tuple[FieldColumn, ...
 
 
 def _medium(column: pa.Field) -> tuple[str, str]:
-    kind = _MEDIA.get(column.name.lower(), "image")
+    kind = MEDIA_NAMES.get(column.name.lower(), "image")
     if _is_binary(column.type):
         return kind, column.name
     if _has_bytes(column.type):
@@ -86,16 +77,16 @@ def _medium(column: pa.Field) -> tuple[str, str]:
 
 def _may_be_no_medium(column: pa.Field) -> bool:
     """Whether a binary column may be a hash or a key as well: others are taken before it."""
-    return not _has_bytes(column.type) and column.name.lower() not in _MEDIA
+    return not _has_bytes(column.type) and column.name.lower() not in MEDIA_NAMES
 
 
 def _label(column: pa.Field) -> tuple[str, str]:
-    named = column.name.lower() in _LABELS and pa.types.is_integer(column.type)
+    named = column.name.lower() in LABEL_NAMES and pa.types.is_integer(column.type)
     return ("label", column.name) if named else ("", "")
 
 
 def _text(column: pa.Field, text_field: str) -> tuple[str, str]:
-    named = column.name in (text_field, *_TEXTS) and _is_text(column.type)
+    named = column.name in (text_field, *TEXT_NAMES) and _is_text(column.type)
     return ("text", column.name) if named else ("", "")
 
 

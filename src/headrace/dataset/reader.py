@@ -1,7 +1,6 @@
 """Reads samples where the index says they are, and notices when that is no longer true.
 
-``read_raw`` gives what travels in a raw frame: encoded bytes by field. ``text`` is UTF-8,
-``label`` decimal digits, whatever the container holds them as. ``decode_fields`` makes
+``read_raw`` gives what travels in a raw frame: encoded bytes by field. ``decode_fields`` makes
 the values of it that a pipeline starts from.
 
 A file's size and version are compared with the index after its bytes were read: had it
@@ -12,7 +11,7 @@ are never returned.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,16 +24,21 @@ from headrace.core.errors import (
     StaleIndexError,
     StorageError,
 )
-from headrace.core.record import Record, Value
+from headrace.core.record import Record
 from headrace.dataset.cache import CacheStatistics
 from headrace.dataset.lines import Lines
-from headrace.dataset.location import Member, SampleLocation
+from headrace.dataset.location import Container, Member, SampleLocation
 from headrace.dataset.side import SideFiles
+from headrace.dataset.uncompressed import Uncompressed
+from headrace.dataset.values import document_lengths, value
 from headrace.storage.port import ByteRange, Storage
 from headrace.storage.rangefile import RangeFile
 
 if TYPE_CHECKING:
     from headrace.dataset.rowgroups import RowGroups
+
+RANGED: frozenset[Container] = frozenset({"file", "tar", "mds", "megatron"})
+"""Containers whose members are ranges of the file, unless it is compressed."""
 
 GAP_BYTES = 16 * 1024
 """Members of a sample closer than this are fetched by one read [bytes]."""
@@ -88,7 +92,11 @@ class SampleReader:
         self._limits = limits
         self._opening = threading.Lock()
         self._opened_groups: RowGroups | None = None
-        self._lines = Lines(storage, side or SideFiles(storage), limits.frame_bytes)
+        self._files = Uncompressed(storage, side or SideFiles(storage), limits.frame_bytes)
+        self._readers: dict[Container, Callable[[SampleLocation], dict[str, bytes]]] = {
+            "parquet": lambda location: self._row_groups().read(location),
+            "jsonl": Lines(self._files).read,
+        }
 
     def read_raw(self, location: SampleLocation) -> dict[str, bytes]:
         """Return the encoded bytes of each field of a sample.
@@ -99,11 +107,9 @@ class SampleReader:
             StorageError: the file cannot be read.
         """
         with self.unchanged(location):
-            if location.container == "parquet":
-                return self._row_groups().read(location)
-            if location.container == "jsonl":
-                return self._lines.read(location)
-            return self._read_members(location.file, location.members)
+            if _is_ranged(location):
+                return self._read_members(location.file, location.members)
+            return self._readers[location.container](location)
 
     def read_run(self, locations: Sequence[SampleLocation]) -> list[dict[str, bytes]]:
         """Return what ``read_raw`` would for several samples of one file, by one read if possible.
@@ -117,7 +123,7 @@ class SampleReader:
         Raises: as ``read_raw``; then nothing is returned of any.
         """
         first = locations[0]
-        if first.container not in ("file", "tar"):
+        if not _is_ranged(first):
             return [self.read_raw(location) for location in locations]
         members = [member for location in locations for member in location.members]
         begin = min((member.offset for member in members), default=0)
@@ -125,10 +131,10 @@ class SampleReader:
         with self.unchanged(first):
             data = memoryview(self._storage.read(first.file, begin, end - begin))
         return [
-            {
-                member.field: bytes(data[member.offset - begin :][: member.length])
-                for member in location.members
-            }
+            by_field(
+                location.members,
+                [bytes(data[m.offset - begin :][: m.length]) for m in location.members],
+            )
             for location in locations
         ]
 
@@ -138,12 +144,12 @@ class SampleReader:
         """Return the record with some fields as seekable streams, of which only parts are read.
 
         Reading a stream raises as ``read_raw`` does. Fields in containers that hold no ranges
-        of their own (Parquet, JSON lines) are bytes nevertheless.
+        of their own (Parquet, compressed files) are bytes nevertheless.
 
         Raises: as ``read_raw`` and ``decode_fields``.
         """
         streamed = [member for member in location.members if member.field in streams]
-        if location.container not in ("file", "tar") or not streamed:
+        if not _is_ranged(location) or not streamed:
             return decode_fields(location, self.read_raw(location))
         others = [member for member in location.members if member.field not in streams]
         with self.unchanged(location):
@@ -170,14 +176,14 @@ class SampleReader:
     def statistics(self) -> ReaderStatistics:
         """Return what the caches did."""
         return ReaderStatistics(
-            row_groups=self._row_groups().statistics(), frames=self._lines.statistics()
+            row_groups=self._row_groups().statistics(), frames=self._files.statistics()
         )
 
     def close(self) -> None:
         """Forget what is kept in memory."""
         if self._opened_groups is not None:
             self._opened_groups.close()
-        self._lines.close()
+        self._files.close()
 
     def _row_groups(self) -> RowGroups:
         """Return the reader of Parquet rows; importing it is half of a worker's start-up time."""
@@ -202,37 +208,55 @@ class SampleReader:
         self.require_unchanged(location)
 
     def _read_members(self, file: str, members: Sequence[Member]) -> dict[str, bytes]:
-        raw: dict[str, bytes] = {}
         runs = list(_runs(members))
-        parts = self._storage.read_ranges(file, [_span(run) for run in runs]) if runs else ()
-        for run, data in zip(runs, parts, strict=True):
-            if len(run) == 1:
-                raw[run[0].field] = data
-                continue
+        spans = [_span(run) for run in runs]
+        read = self._storage.read_ranges(file, spans) if runs else ()
+        found: dict[Member, bytes] = {}
+        for run, span, data in zip(runs, spans, read, strict=True):
             for member in run:
-                start = member.offset - run[0].offset
-                raw[member.field] = data[start : start + member.length]
-        return raw
+                start = member.offset - span.offset
+                whole = len(data) == member.length
+                found[member] = data if whole else data[start : start + member.length]
+        return by_field(members, [found[member] for member in members])
 
     def _open(self, location: SampleLocation, member: Member) -> RangeFile:
         checked = _Checked(self, self._storage, location)
         return RangeFile(checked, location.file, member.offset, member.length)
 
 
-def decode_fields(location: SampleLocation, raw: dict[str, bytes]) -> Record:
+def decode_fields(location: SampleLocation, raw: Mapping[str, bytes]) -> Record:
     """Return the record that a pipeline starts from.
 
-    ``text`` and ``json`` become str (a ``text`` that is not UTF-8 stays bytes, for an op that
-    knows its encoding), ``label`` an int, that of the class folder where the sample has none
-    of its own; media and unknown fields stay bytes.
+    Fields become what ``values.value`` makes of them. ``label`` is that of the class folder where
+    the sample has none of its own; windows of tokens tell their ``documents``.
 
     Raises:
-        CorruptSampleError: a label is not a number, or JSON is not UTF-8.
+        CorruptSampleError: a value is not what its encoding says.
     """
-    record: Record = {field: _value(location, field, data) for field, data in raw.items()}
+    names = {member.field: member.name for member in location.members}
+    record: Record = {}
+    for field, data in raw.items():
+        try:
+            record[field] = value(location.container, field, names.get(field, ""), data)
+        except (ValueError, LookupError) as error:
+            raise CorruptSampleError(
+                f"{location.key}: its {field} cannot be read: {error}"
+            ) from error
+    if location.container == "megatron":
+        record["documents"] = document_lengths(location.members)
     if location.label is not None:
         record.setdefault("label", location.label)
     return record
+
+
+def by_field(members: Sequence[Member], parts: Sequence[bytes]) -> dict[str, bytes]:
+    """Return the bytes of each field, those of several members of one joined in their order."""
+    fields: dict[str, list[bytes]] = {}
+    for member, part in zip(members, parts, strict=True):
+        fields.setdefault(member.field, []).append(part)
+    return {
+        field: found[0] if len(found) == 1 else b"".join(found) for field, found in fields.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +270,10 @@ class _Checked:
     def read(self, path: str, offset: int, length: int) -> bytes:
         with self.reader.unchanged(self.location):
             return self.storage.read(path, offset, length)
+
+
+def _is_ranged(location: SampleLocation) -> bool:
+    return location.container in RANGED and location.block < 0
 
 
 def _runs(members: Sequence[Member]) -> Iterator[list[Member]]:
@@ -262,35 +290,6 @@ def _runs(members: Sequence[Member]) -> Iterator[list[Member]]:
 
 def _span(run: Sequence[Member]) -> ByteRange:
     return ByteRange(run[0].offset, run[-1].offset + run[-1].length - run[0].offset)
-
-
-def _value(location: SampleLocation, field: str, data: bytes) -> Value:
-    decode = _DECODERS.get(field)
-    try:
-        return decode(data) if decode else data
-    except ValueError as error:
-        raise CorruptSampleError(f"{location.key}: its {field} cannot be read: {error}") from error
-
-
-def _text(data: bytes) -> Value:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
-
-
-def _label(data: bytes) -> Value:
-    number = int(data)
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"{number} has more than 64 bits")
-    return number
-
-
-_DECODERS: dict[str, Callable[[bytes], Value]] = {
-    "label": _label,
-    "json": bytes.decode,
-    "text": _text,
-}
 
 
 def _stale(location: SampleLocation, change: str) -> str:
