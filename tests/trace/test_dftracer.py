@@ -124,6 +124,36 @@ def test_a_step_is_a_wait_and_what_followed_it(tmp_path: Path) -> None:
     assert (step["begin_ns"], step["duration_ns"], step["step"]) == (TS * 1000, 600_000, 4)
 
 
+def test_the_last_step_of_an_epoch_of_dlio_is_told_by_its_work(tmp_path: Path) -> None:
+    work = line("TorchFramework.compute", "ai_framework", 650, 300)
+    table = read(written(tmp_path, text_of([*LINES, work])))
+    (_, step) = table.filter(pc.equal(table["kind"], "step")).to_pylist()
+    (_, wait) = table.filter(pc.equal(table["kind"], "wait")).to_pylist()
+    assert (wait["begin_ns"], wait["duration_ns"]) == ((TS + 600) * 1000, 50_000)
+    assert (step["begin_ns"], step["duration_ns"]) == ((TS + 600) * 1000, 350_000)
+    assert wait["step"] == step["step"] == 5
+    assert (wait["pid"], wait["tid"]) == (step["pid"], step["tid"]) == (7, 8)
+
+
+def test_work_whose_wait_is_told_later_or_that_is_of_the_next_epoch_is_no_last_step(
+    tmp_path: Path,
+) -> None:
+    def loop(ts: int, step: int) -> list[dict[str, Any]]:
+        """DFTracer tells of a wait when the step has ended, after the work in it."""
+        return [
+            line("TorchFramework.compute", "ai_framework", ts + 50, 40),
+            line("loop.iter", "data_loader", ts, 40, step=step),
+            line("loop.yield", "data_loader", ts + 40, 60, step=step),
+        ]
+
+    last = line("TorchFramework.compute", "ai_framework", 250, 40)
+    epochs = [*loop(0, 1), *loop(100, 2), last, *loop(1000, 1), *loop(1100, 2)]
+    table = read(written(tmp_path, text_of(epochs)))
+    steps = table.filter(pc.equal(table["kind"], "step")).sort_by("begin_ns")
+    assert steps["step"].to_pylist() == [1, 2, 3, 1, 2]
+    assert steps["duration_ns"].to_pylist() == [100_000, 100_000, 90_000, 100_000, 100_000]
+
+
 def test_the_body_of_a_step_whose_wait_was_not_seen_is_no_step(tmp_path: Path) -> None:
     table = read(written(tmp_path, text_of([line("fetch.block", "dataloader", 5, 9)])))
     assert table["kind"].to_pylist() == ["call"]

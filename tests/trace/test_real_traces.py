@@ -47,6 +47,11 @@ def of(table: pa.Table, kind: str, name: str | None = None) -> pa.Table:
     return found if name is None else found.filter(pc.equal(found["name"], name))
 
 
+def unnamed(table: pa.Table, kind: str) -> pa.Table:
+    found = of(table, kind)
+    return found.filter(pc.is_null(found["name"]))
+
+
 def lines(text: io.TextIOBase) -> Iterator[dict[str, Any]]:
     for line in text:
         if line.strip() not in ("[", "]", ""):
@@ -63,7 +68,8 @@ def told_by_dftracer() -> list[dict[str, Any]]:
 def test_a_dlio_run_of_8_ranks(told_by_dftracer: list[dict[str, Any]]) -> None:
     trace, table = read(DFTRACER)
     told = [one for one in told_by_dftracer if one["ph"] == "X"]
-    assert table.num_rows - of(table, "step").num_rows == len(told) == 18_039
+    made = of(table, "step").num_rows + unnamed(table, "wait").num_rows
+    assert table.num_rows - made == len(told) == 18_039
     assert not trace.notes.problems
     span = min(one["ts"] for one in told), max(one["ts"] + one["dur"] for one in told)
     ends = pc.max(pc.add(table["begin_ns"], table["duration_ns"])).as_py()
@@ -87,13 +93,17 @@ def test_reads_of_a_dlio_run(told_by_dftracer: list[dict[str, Any]]) -> None:
 def test_loops_of_a_dlio_run(told_by_dftracer: list[dict[str, Any]]) -> None:
     _, table = read(DFTRACER)
     count = Counter(one["name"] for one in told_by_dftracer)
-    assert of(table, "wait").num_rows == count["loop.iter"] == 160
+    assert of(table, "wait", "loop.iter").num_rows == count["loop.iter"] == 160
     assert of(table, "load").num_rows == count["TorchDataset.__getitem__"] == 800
     assert of(table, "compute").num_rows == count["TorchFramework.compute"] == 200
+    last = pc.equal(of(table, "step")["step"], 5)  # of an epoch; of these only the work is told
+    steps, lasts = of(table, "step").filter(pc.invert(last)), of(table, "step").filter(last)
     both = sum(one["dur"] for one in told_by_dftracer if one["name"].startswith("loop."))
-    steps = of(table, "step")
-    assert steps.num_rows == 160
+    assert steps.num_rows == 160 and lasts.num_rows == unnamed(table, "wait").num_rows == 40
     assert pc.sum(steps["duration_ns"]).as_py() == pytest.approx(1000 * both, rel=1e-4)
+    assert pc.mean(lasts["duration_ns"]).as_py() == pytest.approx(
+        pc.mean(steps.filter(pc.greater(steps["step"], 2))["duration_ns"]).as_py(), rel=0.05
+    )
 
 
 def test_the_older_dialect() -> None:

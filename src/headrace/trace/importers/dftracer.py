@@ -17,10 +17,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.trace.events import Kind
+from headrace.trace.events import Kind, arrow_schema
 from headrace.trace.importer import HEAD_BYTES, Notes
 from headrace.trace.importers import columns
-from headrace.trace.importers.dftracer_calls import Call, call_of
+from headrace.trace.importers.dftracer_calls import Call, Role, call_of
 from headrace.trace.importers.text import (
     Counted,
     Piece,
@@ -192,6 +192,7 @@ class _Reader:
             if totals:
                 counts = pa.array([count for _, count in totals], pa.int64())
                 yield from self._events([total for total, _ in totals], counts)
+        yield self._steps.rest()
         self._note_lost()
 
     def _learn(self, lines: Iterable[_Line]) -> None:
@@ -229,11 +230,8 @@ class _Reader:
             },
         )
         yield columns.timed(batch, self._where, self._notes)
-        yield from self._steps.of(
-            batch,
-            _flags([call.is_fetch for call in calls], which),
-            _flags([call.is_body for call in calls], which),
-        )
+        roles = pa.array([call.role for call in calls], pa.string()).take(which)
+        yield self._steps.of(batch, roles)
 
     def _arguments(
         self, args: Sequence[_Args], calls: Sequence[Call], which: pa.Array
@@ -257,7 +255,11 @@ class _Reader:
 
 
 class _Steps:
-    """Makes steps of a loop out of its waits and of what it did after each."""
+    """Makes steps of a loop out of its waits and of what it did after each.
+
+    DLIO leaves its loop in the last step of an epoch, so that neither the wait nor the step itself
+    is told: only its work. The wait is then from the end of the step before to that work.
+    """
 
     _COLUMNS = ("begin_ns", "duration_ns", "host", "rank", "pid", "tid", "step", "epoch")
 
@@ -265,32 +267,71 @@ class _Steps:
         self._asked: dict[tuple[object, object], int] = {}
         """When the loop of a process and thread last asked for a batch [ns]."""
 
-    def of(
-        self, batch: pa.RecordBatch, is_fetch: pa.Array, is_body: pa.Array
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the steps that ended among these events, if any did."""
-        rows = batch.append_column("is_fetch", is_fetch).filter(pc.or_(is_fetch, is_body))
-        steps = [
-            step
-            for row in rows.select([*self._COLUMNS, "is_fetch"]).to_pylist()
-            if row["begin_ns"] is not None and (step := self._step(row))
-        ]
-        if steps:
-            found = {name: pa.array([step[name] for step in steps]) for name in self._COLUMNS}
-            yield columns.batch(len(steps), {"kind": Kind.STEP, **found})
+        self._ended: dict[tuple[object, object], dict[str, Any]] = {}
+        """The last step of a loop that has not asked for a batch since."""
 
-    def _step(self, row: dict[str, Any]) -> dict[str, Any] | None:
+        self._work: dict[tuple[object, object], dict[str, Any]] = {}
+        """The first work after that step; the wait for its batch may be told later."""
+
+    def of(self, batch: pa.RecordBatch, roles: pa.Array) -> pa.RecordBatch:
+        """Return the steps, and the waits that are not told, that ended among these events."""
+        rows = batch.append_column("role", roles).filter(roles.is_valid())
+        told = rows.select([*self._COLUMNS, "role"]).to_pylist()
+        return self._batch(
+            made for row in told if row["begin_ns"] is not None for made in self._made(row)
+        )
+
+    def rest(self) -> pa.RecordBatch:
+        """Return what ended with the file."""
+        return self._batch(made for loop in list(self._work) for made in self._last(loop))
+
+    def _batch(self, made: Iterable[dict[str, Any]]) -> pa.RecordBatch:
+        found = list(made)
+        schema = arrow_schema()
+        arrays = {
+            name: pa.array([one[name] for one in found], schema.field(name).type)
+            for name in ("kind", *self._COLUMNS)
+        }
+        return columns.batch(len(found), arrays)
+
+    def _made(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         loop = row["pid"], row["tid"]
-        if row["is_fetch"]:
+        if row["role"] == Role.FETCH:
+            if loop in self._work and self._work[loop]["begin_ns"] < row["begin_ns"]:
+                yield from self._last(loop)
+            self._work.pop(loop, None)
+            self._ended.pop(loop, None)
             self._asked[loop] = row["begin_ns"]
-            return None
-        asked = self._asked.pop(loop, None)
-        if asked is None or row["duration_ns"] is None:
-            return None
-        lasted = row["begin_ns"] + row["duration_ns"] - asked
-        if not 0 <= lasted < columns.MOST_NS:
-            return None
-        return {**row, "begin_ns": asked, "duration_ns": lasted}
+        elif row["role"] == Role.WORK:
+            if loop in self._ended and row["begin_ns"] >= _end_ns(self._ended[loop]):
+                self._work.setdefault(loop, row)
+        elif step := _step(row, self._asked.pop(loop, None)):
+            self._ended[loop] = step
+            yield step
+
+    def _last(self, loop: tuple[object, object]) -> Iterator[dict[str, Any]]:
+        """Yield the wait and the step of which only the work is told."""
+        before, work = self._ended.pop(loop), self._work.pop(loop)
+        if step := _step(work, _end_ns(before)):
+            number = None if before["step"] is None else before["step"] + 1
+            step |= {"step": number, "epoch": before["epoch"]}
+            yield step | {"kind": Kind.WAIT, "duration_ns": work["begin_ns"] - step["begin_ns"]}
+            yield step
+
+
+def _end_ns(step: dict[str, Any]) -> int:
+    end: int = step["begin_ns"] + step["duration_ns"]
+    return end
+
+
+def _step(row: dict[str, Any], asked_ns: int | None) -> dict[str, Any] | None:
+    """Return the step that ends with a row and began when its batch was asked for."""
+    if asked_ns is None or row["duration_ns"] is None:
+        return None
+    lasted_ns = row["begin_ns"] + row["duration_ns"] - asked_ns
+    if not 0 <= lasted_ns < columns.MOST_NS:
+        return None
+    return {**row, "kind": Kind.STEP, "begin_ns": asked_ns, "duration_ns": lasted_ns}
 
 
 def _lines(piece: Piece, where: str, notes: Notes) -> list[_Line]:

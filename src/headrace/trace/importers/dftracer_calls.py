@@ -9,9 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 
 from headrace.trace.events import Kind
+
+
+class Role(StrEnum):
+    """What a call is in a loop over batches."""
+
+    FETCH = "fetch"
+    """It waited for the batch of the step that follows."""
+
+    BODY = "body"
+    """It is a step without the wait before it."""
+
+    WORK = "work"
+    """It is the work on a batch, by which DLIO's last step is told: that has no body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +42,7 @@ class Call:
     is_of_sample: bool = False
     """Its ``image_idx`` is the sample that it worked on."""
 
-    is_fetch: bool = False
-    """It waited for the batch of the step that follows."""
-
-    is_body: bool = False
-    """It is a step without the wait before it."""
+    role: Role | None = None
 
 
 _CALL = Call(kind=Kind.CALL)
@@ -79,7 +89,9 @@ def _compute_call(_name: str) -> Call:
 
 
 def _framework_call(name: str) -> Call:
-    return Call(kind=Kind.COMPUTE) if name.endswith("Framework.compute") else _CALL
+    if name.endswith("Framework.compute"):
+        return Call(kind=Kind.COMPUTE, role=Role.WORK)
+    return _CALL
 
 
 def _collective(_name: str) -> Call:
@@ -92,9 +104,9 @@ def _mpi_call(name: str) -> Call:
 
 def _loader_call(name: str) -> Call:
     if name.endswith(".iter") or name == "fetch":
-        return Call(kind=Kind.WAIT, is_fetch=True)
+        return Call(kind=Kind.WAIT, role=Role.FETCH)
     if name.endswith((".yield", ".block")):
-        return Call(kind=Kind.CALL, is_body=True)
+        return Call(kind=Kind.CALL, role=Role.BODY)
     if name.endswith("__getitem__") or name == "item":
         return Call(kind=Kind.LOAD, is_of_sample=True)
     if name == "preprocess":
