@@ -210,11 +210,17 @@ def anonymise(
         for batch in trace.batches(advanced):
             words.add(batch)
             writer.write(anonymiser.anonymised(batch))
-        about = About(lost_events=trace.notes.lost_events)
+        about = _without_names(trace.about())
         writer.describe({ABOUT_KEY: msgspec.json.encode(about)})
         words.require_absent(writer.finish())
         writer.commit()
     return writer.events
+
+
+def _without_names(about: About) -> About:
+    """Return what may be said of a trace: why something is unknown may name hosts."""
+    unknown = dict.fromkeys(about.unknown, "the trace that was anonymised does not tell it")
+    return msgspec.structs.replace(about, host=None, unknown=unknown)
 
 
 def _each(treatment: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:

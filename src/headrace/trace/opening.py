@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -39,6 +41,8 @@ IMPORTERS: tuple[Importer, ...] = (
     HDFSAudit(),
 )
 """Of all formats; the first that recognises a file reads it."""
+
+_FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?")
 
 _SHOWN_BYTES = 24
 _SHOWN_NAMES = 3
@@ -113,7 +117,13 @@ class Trace:
         """Return what a file should say that holds all events of the trace, once they were read."""
         hosts = {source.host for source in self.sources}
         host = hosts.pop() if len(hosts) == 1 else None
-        return About(host=host, lost_events=self.notes.lost_events)
+        return About(
+            host=host,
+            lost_events=self.notes.lost_events,
+            is_relative=self.notes.is_relative,
+            unknown=self.notes.unknown,
+            problems=len(self.notes.problems) + self.notes.further_problems,
+        )
 
     def _events(
         self, clocks: Clocks, failures: list[HeadraceError], advanced: Callable[[int], None]
@@ -156,19 +166,18 @@ def open_trace(paths: Iterable[str | Path]) -> Trace:
     """Find the files of a trace and tell the format of each.
 
     Args:
-        paths: Files, directories (with all below them), or patterns with ``*``.
+        paths: Files, directories (with all below them), or patterns with ``*``; also as ``file:``
+            URLs.
 
     Raises:
         NotFoundError: a path is not there, or a directory holds no trace.
         CallerError: a file is of no known format.
-        StorageError: a file cannot be read.
+        StorageError: a file cannot be read, or nothing of a directory.
     """
     notes = Notes()
     sources: dict[Path, Source] = {}
     for path in (one for given in paths for one in _expanded(given)):
-        found = list(_in_directory(path, notes)) if path.is_dir() else [_of_file(path)]
-        if not found:
-            raise NotFoundError(f"no trace in {path}; {_known()}")
+        found = _of_directory(path, notes) if path.is_dir() else [_of_file(path)]
         sources |= {source.path.resolve(): source for source in found}
     if not sources:
         raise NotFoundError("no trace was named; name a file or a directory")
@@ -185,10 +194,20 @@ def _expanded(given: str | Path) -> Sequence[Path]:
     path = Path(given)
     if path.exists():
         return [path]
-    found = sorted(glob.glob(str(given), recursive=True))  # noqa: PTH207 - patterns may be absolute
+    pattern = _local(str(given))
+    found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - patterns may be absolute
     if not found:
         raise NotFoundError(f"there is no trace {given}; name a file, a directory, or a pattern")
     return [Path(one) for one in found]
+
+
+def _local(given: str) -> str:
+    """Return the path, or pattern, that a ``file:`` URL names; all else as it is."""
+    if url := _FILE_URL.match(given):
+        return unquote(given[url.end() :])
+    if "://" in given:
+        raise CallerError(f"{given} is not on this machine; copy it here, and name the copy")
+    return given
 
 
 def _of_file(path: Path) -> Source:
@@ -210,14 +229,29 @@ def _source(path: Path, importer: Importer, head: bytes) -> Source:
     return Source(path, importer, path.stat().st_size, host)
 
 
-def _in_directory(folder: Path, notes: Notes) -> Iterator[Source]:
+def _of_directory(folder: Path, notes: Notes) -> Sequence[Source]:
+    """Return what a directory holds; what of it cannot be read is noted if there is more."""
+    failures: list[StorageError] = []
+    found = list(_in_directory(folder, notes, failures))
+    if not found:
+        raise failures[0] if failures else NotFoundError(f"no trace in {folder}; {_known()}")
+    for failure in failures:
+        notes.problem(str(failure))
+    return found
+
+
+def _in_directory(folder: Path, notes: Notes, failures: list[StorageError]) -> Iterator[Source]:
     """Yield a directory that is a trace itself, else the traces below it."""
+    try:
+        listed = _listed(folder)
+    except StorageError as error:
+        failures.append(error)
+        return
     importer = _importer(folder, b"")
     if importer is not None:
         files = (path for path in folder.rglob("*") if path.is_file())
         yield Source(folder, importer, sum(path.stat().st_size for path in files))
         return
-    listed = _listed(folder)
     replaced = {
         name for path in listed if path.suffix == ".parquet" for name in about(path).replaces
     }
@@ -225,14 +259,23 @@ def _in_directory(folder: Path, notes: Notes) -> Iterator[Source]:
         if path.name in replaced:
             continue
         if path.is_dir():
-            yield from _in_directory(path, notes)
+            yield from _in_directory(path, notes, failures)
         elif path.is_file():
-            head = head_of(path)
-            importer = _importer(path, head)
-            if importer is None:
-                notes.leave_out(path)
-            else:
-                yield _source(path, importer, head)
+            yield from _among_others(path, notes, failures)
+
+
+def _among_others(path: Path, notes: Notes, failures: list[StorageError]) -> Iterator[Source]:
+    """Yield a file of a directory, if it is a trace."""
+    try:
+        head = head_of(path)
+    except StorageError as error:
+        failures.append(error)
+        return
+    importer = _importer(path, head)
+    if importer is None:
+        notes.leave_out(path)
+    else:
+        yield _source(path, importer, head)
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -29,6 +29,15 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     lost_events: int = 0
     """That are missing before them."""
 
+    is_relative: bool = False
+    """Whether times count from an arbitrary moment."""
+
+    unknown: dict[str, str] = {}
+    """What the trace that they were copied from cannot tell → why."""
+
+    problems: int = 0
+    """Of that trace, that were passed over."""
+
     replaces: tuple[str, ...] = ()
     """Segments beside the file that it holds, so that they are not to be read as well."""
 
@@ -62,7 +71,7 @@ class EventParquet:
         try:
             with pq.ParquetFile(path) as file:
                 require_version(file.schema_arrow, path)
-                notes.lost_events += about(path).lost_events
+                _note(about(path), path, notes)
                 per_event = path.stat().st_size / max(file.metadata.num_rows, 1)
                 for batch in file.iter_batches(batch_size=BATCH_EVENTS):
                     batch.validate(full=True)
@@ -72,6 +81,15 @@ class EventParquet:
             if isinstance(error, OSError) and error.errno is not None:
                 raise StorageError(f"cannot read the trace {path}: {error}") from error
             raise CorruptDataError(f"{path} is no whole Parquet file: {error}") from error
+
+
+def _note(said: About, path: Path, notes: Notes) -> None:
+    """Note what a file says is missing."""
+    notes.lost_events += said.lost_events
+    notes.is_relative = notes.is_relative or said.is_relative
+    notes.unknown.update(said.unknown)
+    if said.problems:
+        notes.problem(f"{path}: {said.problems:,} problems of its original were passed over")
 
 
 def about(path: Path) -> About:
