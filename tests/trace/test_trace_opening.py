@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.core.errors import CallerError, CorruptDataError, NotFoundError, StorageError
 from headrace.trace.events import SCHEMA_KEY, Event, Kind, arrow_schema, batch_of
 from headrace.trace.importer import BATCH_EVENTS
 from headrace.trace.opening import Trace, open_trace
@@ -153,6 +155,61 @@ def test_what_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
             open_trace([tmp_path / path])
     with pytest.raises(NotFoundError, match="no trace was named"):
         open_trace([])
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """What root may do, nobody may not."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_what_may_not_be_read_is_said_and_the_rest_of_a_directory_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    folder = Path("traces")
+    for name in ("a.parquet", "b.parquet", "locked/c.parquet"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        parquet(folder / name, 1)
+    (folder / "b.parquet").chmod(0)
+    (folder / "locked").chmod(0)
+    with without_privileges():
+        trace = open_trace([folder])
+        assert steps(trace) == [1]
+        for path in ("traces/locked", "traces/b.parquet"):
+            with pytest.raises(StorageError, match=f"{path}: Permission denied$"):
+                open_trace([path])
+    assert [problem.split(": ")[0] for problem in trace.notes.problems] == [
+        "cannot read the trace traces/b.parquet",
+        "cannot list traces/locked",
+    ]
+
+
+def test_a_directory_of_which_nothing_may_be_read_is_no_directory_without_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    parquet(Path("a.parquet"), 1).chmod(0)
+    with without_privileges(), pytest.raises(StorageError, match=r"a\.parquet: Permission denied$"):
+        open_trace(["."])
+
+
+def test_traces_are_named_by_file_urls_too_and_those_of_stores_must_be_copied(
+    tmp_path: Path,
+) -> None:
+    path = parquet(tmp_path / "a trace.parquet", 1)
+    for given in (path.as_uri(), f"file:{path}", f"file://localhost{tmp_path}/*.parquet"):
+        assert steps(open_trace([given])) == [1]
+    with pytest.raises(CallerError, match=r"hdfs://n/traces is not on this machine; copy it here"):
+        open_trace(["hdfs://n/traces"])
 
 
 def test_a_cut_parquet_file_among_others_is_a_problem_and_alone_an_error(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"cannot read the trace {path}: {error}") from error
+        raise StorageError(f"cannot read the trace {path}: {error.strerror or error}") from error
 
 
 class Counted:
