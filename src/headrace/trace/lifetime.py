@@ -57,7 +57,7 @@ _is_seen = False
 
 
 def _before_fork() -> None:
-    _HELD[:] = [one for one in _LIVE if one.before_fork()]
+    _HELD[:] = [one for one in list(_LIVE) if one.before_fork()]  # others may begin meanwhile
 
 
 def _after_fork_in_parent() -> None:
