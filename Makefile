@@ -53,8 +53,9 @@ bench: .venv/.dev
 	@$(SELF)
 	@touch $@
 
-.venv/.dev: .venv/.uv requirements/dev.txt pyproject.toml
+.venv/.dev: .venv/.uv requirements/dev.txt requirements/writers.txt pyproject.toml
 	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --require-hashes --no-deps -r requirements/writers.txt
 	@$(SELF)
 	@touch $@
 
@@ -64,6 +65,7 @@ lock: .venv/.uv
 	echo 'uv>=0.9' | $(COMPILE) - -o requirements/bootstrap.txt
 	$(COMPILE) pyproject.toml requirements/build.in --extra demo -o requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
+	$(COMPILE) requirements/writers.in --no-deps -o requirements/writers.txt
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
