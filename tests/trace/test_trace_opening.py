@@ -14,9 +14,12 @@ import pytest
 
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError, StorageError
 from headrace.trace.events import SCHEMA_KEY, Event, Kind, arrow_schema, batch_of
+from headrace.trace.exportotel import export_otel
+from headrace.trace.exportperfetto import export_perfetto
 from headrace.trace.importer import BATCH_EVENTS
 from headrace.trace.opening import Trace, open_trace
 from headrace.trace.segments import SUFFIX, Origin
+from headrace.trace.spanparents import Parents
 from headrace.trace.store import EventRecorder
 
 SECOND = 10**9
@@ -285,3 +288,18 @@ def test_a_segment_that_made_room_while_the_trace_is_read_is_a_problem_not_the_e
     gone.unlink()
     assert steps(trace) == [2]
     assert gone.name in trace.notes.problems[0]
+
+
+@pytest.mark.parametrize("to", ["perfetto", "otel"])
+def test_what_headrace_wrote_for_other_tools_is_told_to_be_that(tmp_path: Path, to: str) -> None:
+    batches = [batch_of([event(1, name="aten::add", job="j")])]  # a name that Kineto is told by
+    path = tmp_path / f"{to}.pt.trace.json.gz"
+    if to == "perfetto":
+        export_perfetto(batches, path)
+    else:
+        export_otel(batches, path, parents=Parents())
+    with pytest.raises(CallerError, match=f"--to {to}, for other tools; .* --to parquet"):
+        open_trace([path])
+    parquet(tmp_path / "trace.parquet", 1)
+    trace = open_trace([tmp_path])
+    assert len(trace.sources) == 1 and trace.notes.left_out == [str(path)]

@@ -23,6 +23,12 @@ from headrace.trace.exportrows import details, events_of
 from headrace.trace.outputfile import output_file
 from headrace.trace.spanparents import Parents, hex_id
 
+HEAD = (
+    b'{"resourceSpans":[{"resource":{"attributes":['
+    b'{"key":"service.name","value":{"stringValue":"headrace"}}'
+)
+"""With which such a file begins."""
+
 _INTERNAL, _CLIENT = 1, 3
 _ELSEWHERE = frozenset({"name", "begin_ns", "duration_ns", "job", "host", "pid", "rank", "tid"})
 _SCOPE = {"name": "headrace.trace"}

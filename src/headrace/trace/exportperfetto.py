@@ -18,9 +18,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.trace.events import Event
+from headrace.trace.events import SCHEMA_VERSION, Event
 from headrace.trace.exportrows import details, events_of
 from headrace.trace.outputfile import output_file
+
+HEAD = b'{"displayTimeUnit":"ms","headrace.events":"%b","traceEvents":[' % SCHEMA_VERSION.encode()
+"""With which such a file begins; readers pass over what they do not know."""
 
 _BEFORE_NS = 30 * 86_400 * 10**9
 _MOST_ID = 2**31
@@ -38,7 +41,7 @@ def export_perfetto(batches: Iterable[pa.RecordBatch], path: Path) -> int:
     tracks = _Tracks()
     events = 0
     with output_file(path) as file:
-        file.write(b'{"displayTimeUnit":"ms","traceEvents":[')
+        file.write(HEAD)
         separator = b"\n"
         for batch in batches:
             tracks.begin(batch)

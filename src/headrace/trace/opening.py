@@ -20,6 +20,8 @@ from headrace.core.errors import (
     StorageError,
 )
 from headrace.trace.batches import joined
+from headrace.trace.exportotel import HEAD as OTEL
+from headrace.trace.exportperfetto import HEAD as PERFETTO
 from headrace.trace.importer import BATCH_EVENTS, Importer, Notes
 from headrace.trace.importers.darshan import Darshan
 from headrace.trace.importers.dftracer import DFTracer
@@ -43,6 +45,9 @@ IMPORTERS: tuple[Importer, ...] = (
 """Of all formats; the first that recognises a file reads it."""
 
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?(?=/))?")
+
+_EXPORTS = {OTEL: "otel", PERFETTO: "perfetto"}
+"""How what headrace writes for other tools begins → of which format it is."""
 
 _SHOWN_BYTES = 24
 _SHOWN_NAMES = 3
@@ -214,10 +219,20 @@ def _of_file(path: Path) -> Source:
     if not path.is_file():
         raise CallerError(f"{path} is a device or a pipe; copy the trace into a file")
     head = head_of(path)
+    if format_name := _exported(head):
+        raise CallerError(
+            f"{path} is of headrace trace export --to {format_name}, for other tools; name the "
+            "trace that it was made of, or export that --to parquet, which is read again"
+        )
     importer = _importer(path, head)
     if importer is None:
         raise CallerError(f"{path} {_described(head)}; {_known()}")
     return _source(path, importer, head)
+
+
+def _exported(head: bytes) -> str | None:
+    """Return the format in which headrace wrote a file for other tools; None: it is no such."""
+    return next((name for begin, name in _EXPORTS.items() if head.startswith(begin)), None)
 
 
 def _source(path: Path, importer: Importer, head: bytes) -> Source:
@@ -291,6 +306,8 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _importer(path: Path, head: bytes) -> Importer | None:
+    if _exported(head):
+        return None
     return next((one for one in IMPORTERS if one.recognises(path, head)), None)
 
 
