@@ -75,6 +75,47 @@ def test_a_narrow_terminal_wraps_sentences_and_cuts_no_word() -> None:
     assert output.getvalue().count("incomprehensible") == 2
 
 
+def hottest(*names: str) -> Table:
+    return Table(
+        title="Hottest",
+        columns=("file", "bytes", "over time"),
+        rows=tuple((name, "733 MB", "    █  ▃ █") for name in names),
+        drawn=frozenset({2}),
+    )
+
+
+def test_names_give_way_to_numbers_and_drawings_and_keep_their_ends() -> None:
+    output = io.StringIO()
+    long = f"{'deep/' * 9}shard-17.tar"
+    print_table(Console(file=output, width=48), hottest(long, "short.tar"))
+    lines = output.getvalue().splitlines()
+    assert max(map(len, lines)) <= 48
+    rows = [line for line in lines if "733 MB" in line]
+    assert len(rows) == 2 and all("    █  ▃ █" in row for row in rows)
+    assert re.match(r"  …\S*deep/shard-17\.tar  ", rows[0]) and rows[1].startswith("  short.tar ")
+
+
+def test_drawings_below_each_other_begin_at_the_same_place() -> None:
+    output = io.StringIO()
+    rows = (("early", "█         "), ("late", "         █"))
+    drawn = Table(title="t", columns=("file", "over time"), rows=rows, drawn=frozenset({1}))
+    print_table(Console(file=output, width=60), drawn)
+    early, late = (line for line in output.getvalue().splitlines() if "█" in line)
+    assert late.index("█") - early.index("█") == 9
+
+
+def test_a_wide_terminal_shows_names_in_full() -> None:
+    output = io.StringIO()
+    print_table(Console(file=output, width=60), hottest("a" * 30))
+    assert "a" * 30 in output.getvalue()
+
+
+def test_a_drawing_keeps_its_blanks_on_a_page() -> None:
+    html = render_page(Page(title="t", lead="l", blocks=(hottest("f"),)))
+    assert '<td class="drawn">    █  ▃ █</td>' in html
+    assert re.search(r"td\.drawn \{[^}]*white-space:pre;[^}]*monospace", html)
+
+
 def test_a_title_longer_than_its_table_stays_in_one_line() -> None:
     output = io.StringIO()
     table = Table(title="a title of some words", columns=("", "n"), rows=(("x", "1"),))

@@ -206,6 +206,7 @@ def hottest_table(files: Sequence[Heat]) -> Iterator[Table]:
                 )
                 for one in files[:SHOWN_FILES]
             ),
+            drawn=frozenset({4}),
         )
 
 

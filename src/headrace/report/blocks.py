@@ -19,6 +19,9 @@ class Table:
     emphasis: frozenset[int] = frozenset()
     """Positions of columns to be set in bold."""
 
+    drawn: frozenset[int] = frozenset()
+    """Positions of columns that are drawings made of letters: blanks count, no line is broken."""
+
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):

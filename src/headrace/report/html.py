@@ -39,6 +39,7 @@ th:first-child,td:first-child { text-align:left; padding-left:0; white-space:nor
 th { color:var(--soft); font-weight:600; font-size:.86rem; }
 tr:last-child td { border-bottom:0; }
 td.strong { font-weight:650; }
+td.drawn { white-space:pre; font-family:ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace; }
 dl { display:grid; grid-template-columns:max-content 1fr; gap:6px 22px; margin:0; }
 dt { color:var(--soft); } dd { margin:0; overflow-wrap:anywhere; }
 @media print { body { background:#fff; } section,.headline { break-inside:avoid; } }
@@ -87,18 +88,21 @@ def _headline(item: tuple[str, str, str]) -> str:
 
 def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
-    rows = "".join(f"<tr>{_cells(row, table.emphasis)}</tr>" for row in table.rows)
+    rows = "".join(f"<tr>{_cells(row, table)}</tr>" for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>{note}'
 
 
-def _cells(row: tuple[str, ...], emphasis: frozenset[int]) -> str:
+def _cells(row: tuple[str, ...], table: Table) -> str:
     return "".join(
-        f'<td class="strong">{escape(cell)}</td>'
-        if place in emphasis
-        else f"<td>{escape(cell)}</td>"
-        for place, cell in enumerate(row)
+        f"<td{_class(place, table)}>{escape(cell)}</td>" for place, cell in enumerate(row)
     )
+
+
+def _class(place: int, table: Table) -> str:
+    if place in table.drawn:
+        return ' class="drawn"'
+    return ' class="strong"' if place in table.emphasis else ""
 
 
 def _facts(facts: Facts) -> str:
