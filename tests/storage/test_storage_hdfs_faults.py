@@ -15,8 +15,8 @@ import pytest
 from headrace.core.errors import CallerError, DeadlineError, StorageError
 from headrace.devhdfs.cluster import Cluster, DataNode
 from headrace.devhdfs.daemon import Daemon
+from headrace.storage.calls import calls_for
 from headrace.storage.hdfs import HdfsConfig, HdfsStorage
-from headrace.storage.hdfs.calls import calls_for
 from headrace.storage.port import ByteRange
 from headrace.storage.writing import BrokenFileError
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from headrace.core.errors import ConfigError
 from headrace.storage.hdfs.sitefiles import read_site_files
+from headrace.storage.waits import read_waits
 
 WAIT_VARIABLES = {
     "outage_s": "HEADRACE_HDFS_OUTAGE_S",
@@ -95,24 +95,8 @@ class HdfsConfig:
             kerberos_principal=environment.get("HEADRACE_KERBEROS_PRINCIPAL"),
             kerberos_keytab=environment.get("HEADRACE_KERBEROS_KEYTAB"),
             kerberos_cache=environment.get("KRB5CCNAME"),
-            **_waits(environment),
+            **read_waits(WAIT_VARIABLES, environment),
         )
-
-
-def _waits(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the waits that the environment sets, by option [s]."""
-    return {
-        option: _seconds(variable, environment[variable])
-        for option, variable in WAIT_VARIABLES.items()
-        if environment.get(variable)
-    }
-
-
-def _seconds(variable: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ConfigError(f"{variable}={text!r} must be seconds, as 30 or 2.5") from error
 
 
 def _own_name() -> str:

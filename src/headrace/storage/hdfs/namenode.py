@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.errors import ConfigError, DeadlineError, HeadraceError, StorageError
+from headrace.storage.calls import calls_for
 from headrace.storage.hdfs.address import HdfsAddress
-from headrace.storage.hdfs.calls import calls_for
 from headrace.storage.hdfs.config import HdfsConfig
 from headrace.storage.hdfs.failure import Fault, judge
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from headrace.core.errors import StorageError
+from headrace.storage.calls import calls_for
 from headrace.storage.hdfs.address import HdfsAddress
-from headrace.storage.hdfs.calls import calls_for
 from headrace.storage.hdfs.webports import WEB_ERRORS, WebPorts
 from headrace.storage.port import NodeState, StoreState
 

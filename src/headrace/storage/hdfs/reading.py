@@ -13,14 +13,17 @@ from functools import partial
 from typing import Any
 
 from headrace.core.errors import DeadlineError, HeadraceError, StorageError
-from headrace.storage.hdfs.calls import Calls, calls_for
+from headrace.storage.calls import Calls, calls_for
 from headrace.storage.hdfs.config import HdfsConfig
 from headrace.storage.hdfs.failure import Failure, Fault, judge_read
 from headrace.storage.hdfs.forks import note_read, wait_until_safe
 from headrace.storage.hdfs.handles import Handle, Handles
 from headrace.storage.hdfs.namenode import NATIVE_ERRORS, pauses
-from headrace.storage.hdfs.ranges import cut, deal, merge
 from headrace.storage.port import ByteRange
+from headrace.storage.ranges import cut, deal, merge
+
+GAP_BYTES = 64 * 1024
+"""Bytes that are rather read than left out: about what a round trip costs [bytes]."""
 
 ATTEMPTS = 6
 """Attempts at a block whose every replica fails, each with a new list of them, in 3 s or more."""
@@ -105,7 +108,7 @@ class Reading:
     def _attempt(
         self, path: str, handle: Handle, ranges: Sequence[ByteRange], give_up_at: float
     ) -> list[bytes]:
-        spans = merge(ranges)
+        spans = merge(ranges, GAP_BYTES)
         cuts = [cut(span, self._config.part_bytes) for span in spans]
         parts = [part for span_parts in cuts for part in span_parts]
         if not parts:

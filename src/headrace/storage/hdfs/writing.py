@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.digest import Buffer
 from headrace.core.errors import DeadlineError, HeadraceError
-from headrace.storage.hdfs.calls import calls_for
+from headrace.storage.calls import calls_for
 from headrace.storage.hdfs.failure import Fault, judge
 from headrace.storage.hdfs.handles import Handles, file_info
 from headrace.storage.hdfs.namenode import NATIVE_ERRORS, NameNodeAwayError, NameNodes

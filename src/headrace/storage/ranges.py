@@ -1,7 +1,7 @@
 """Cuts what a caller asks for into what is fetched. Pure.
 
-Ranges that lie close together are fetched as one (each fetch costs a round trip to a
-DataNode), and a long one in parts, so that several DataNodes deliver it at once.
+Ranges that lie close together are fetched as one (each fetch costs a round trip), and a long
+one in parts, so that several nodes or connections deliver it at once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.storage.port import ByteRange
-
-GAP_BYTES = 64 * 1024
-"""Bytes that are rather read than left out: about what a round trip costs [bytes]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +21,13 @@ class Span:
     members: tuple[int, ...]
 
 
-def merge(ranges: Sequence[ByteRange], gap: int = GAP_BYTES) -> list[Span]:
-    """Return spans, in the order of their offsets, that cover all ranges that are not empty."""
+def merge(ranges: Sequence[ByteRange], gap: int) -> list[Span]:
+    """Return spans, in the order of their offsets, that cover all ranges that are not empty.
+
+    Args:
+        ranges: What is wanted.
+        gap: So many bytes between two ranges are rather read than left out [bytes].
+    """
     spans: list[Span] = []
     order = sorted(range(len(ranges)), key=lambda at: ranges[at].offset)
     for at in order:

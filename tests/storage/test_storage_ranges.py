@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.storage.hdfs.ranges import cut, deal, merge
 from headrace.storage.port import ByteRange
+from headrace.storage.ranges import cut, deal, merge
 
 CONTENT = bytes(n % 251 for n in range(3000))
 
@@ -45,4 +45,4 @@ def test_spans_do_not_touch_and_begin_and_end_with_what_was_asked_for(
 
 def test_a_range_that_is_fetched_alone_is_not_copied() -> None:
     ranges, content = [ByteRange(5, 10)], b"0123456789"
-    assert deal(merge(ranges), [content], ranges)[0] is content
+    assert deal(merge(ranges, 0), [content], ranges)[0] is content

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from headrace.storage.hdfs.calls import Calls
+from headrace.storage.calls import Calls
 
 LONG_S = 30.0
 

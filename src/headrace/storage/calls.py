@@ -1,4 +1,4 @@
-"""Runs calls that may hang in threads of their own, so that no caller waits without a bound.
+"""Runs calls in threads of their own: several at once, and so that no caller waits without a bound.
 
 hdfs-native waits for a NameNode for ever, and its calls cannot be interrupted. A call that
 outlives its caller's patience is *abandoned*: its thread is written off, another may take
@@ -150,7 +150,7 @@ def calls_for(kind: str, threads: int = THREADS) -> Calls:
     """Return this process's pool for one kind of call, which runs at least so many at once."""
     with _pools_lock:
         if kind not in _pools:
-            _pools[kind] = Calls(f"headrace-hdfs-{kind}")
+            _pools[kind] = Calls(f"headrace-{kind}")
         _pools[kind].widen(threads)
         return _pools[kind]
 
