@@ -181,6 +181,16 @@ def test_a_wrong_call_is_told_in_one_line_and_exits_with_two(
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_a_full_disk_is_told_and_exits_with_three(
+    trace: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert run(["analyze", str(trace), option, "/dev/full"]) == 3
+    said = "headrace: cannot write /dev/full: No space left on device; name another place\n"
+    assert capsys.readouterr().err == said
+
+
 def test_help_shows_two_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["analyze", "--help"]) == 0
     assert capsys.readouterr().out.count("  headrace analyze ") >= 2

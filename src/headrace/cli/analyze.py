@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -17,10 +16,10 @@ from headrace.analysis.overview import blocks, first_line
 from headrace.analysis.warmup import WarmUp
 from headrace.cli.outputs import json_option, require_writable_file
 from headrace.cli.reading import keep_pandas_out, progress_bar
-from headrace.core.errors import CallerError, StorageError
+from headrace.core.errors import CallerError
 from headrace.report.blocks import Table
 from headrace.report.console import print_facts, print_table
-from headrace.report.document import write_json
+from headrace.report.document import write_document, write_json
 from headrace.report.printable import printable
 from headrace.trace.opening import Trace, open_trace
 
@@ -79,7 +78,7 @@ def command(
     if json_file:
         write_json(json_file, analysis)
     if html_file:
-        _write_page(Path(html_file), analysis)
+        _write_page(html_file, analysis)
     if json_file != "-":
         _print(analysis, html_file)
     return 1 if analysis.is_partial else 0
@@ -116,14 +115,10 @@ def _print(analysis: Analysis, html_file: str | None) -> None:
         console.print(Text(f"page: {printable(html_file)}"), soft_wrap=True)
 
 
-def _write_page(path: Path, analysis: Analysis) -> None:
+def _write_page(html_file: str, analysis: Analysis) -> None:
     from headrace.analysis.page import analysis_page
     from headrace.report.html import render_page
     from headrace.report.provenance import provenance
 
-    try:
-        path.write_text(render_page(analysis_page(analysis, provenance())), encoding="utf-8")
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror}; name another file or directory"
-        ) from error
+    page = render_page(analysis_page(analysis, provenance()))
+    write_document(html_file, page.encode())

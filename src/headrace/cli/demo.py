@@ -8,7 +8,6 @@ import click
 from rich.console import Console
 
 from headrace.cli.outputs import json_option
-from headrace.core.errors import StorageError
 
 
 @click.command()
@@ -40,7 +39,7 @@ def command(quick: bool, torch: bool, directory: Path, json_file: str | None) ->
     from headrace.demo.run import DemoSettings, quick_settings, run_demo
     from headrace.demo.view import view_for
     from headrace.report.console import print_table
-    from headrace.report.document import write_json
+    from headrace.report.document import write_document, write_json
     from headrace.report.html import render_page
 
     settings = (
@@ -55,17 +54,8 @@ def command(quick: bool, torch: bool, directory: Path, json_file: str | None) ->
     for table in tables(result):
         print_table(console, table)
     report = directory / "report.html"
-    _write(report, render_page(report_page(result)).encode())
+    write_document(report, render_page(report_page(result)).encode())
     console.print(f"report: {report.absolute()}", highlight=False, soft_wrap=True)
     if json_file:
         write_json(json_file, result_document(result))
     return 1 if result.unequal else 0
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror}; name another file or directory"
-        ) from error

@@ -169,10 +169,9 @@ def _write(output: str, text: str) -> None:
     if output == "-":
         click.echo(text, nl=False)
         return
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CallerError(f"cannot write {output}: {error.strerror}; name another file") from error
+    from headrace.report.document import write_document
+
+    write_document(output, text.encode())
 
 
 def _word(name: str) -> str:
