@@ -171,6 +171,32 @@ def test_transfers_and_their_periods_are_fitted_again(seed: int) -> None:
             alike(found[name].bytes, meant.bytes)
 
 
+def test_a_trace_whose_steps_begin_anew_in_each_epoch_has_the_same_model() -> None:
+    per_epoch = 20
+    model = Model(
+        version=1,
+        name="epochs",
+        ranks=8,
+        ranks_per_host=4,
+        steps=100,
+        steps_per_epoch=per_epoch,
+        step=Quantity(distribution=Gamma(mean=2.0, shape=20), step_share=0.6),
+        checkpoint_save=Transfer(
+            seconds=Quantity(distribution=Lognormal(mean=12, sigma=0.1)), period_steps=5
+        ),
+    )
+
+    def anew() -> Iterator[pa.RecordBatch]:
+        for batch in Synthesis(model).batches():
+            steps = batch["step"].to_numpy()
+            columns = {name: batch[name] for name in batch.schema.names}
+            columns["step"] = pa.array(1 + steps % per_epoch)
+            columns["epoch"] = pa.array(1 + steps // per_epoch)
+            yield pa.RecordBatch.from_pydict(columns, schema=batch.schema)
+
+    assert fit_model(anew).model == fit_model(trace_of(model, 0)).model
+
+
 def random_family(draw: np.random.Generator, mean: float) -> Distribution:
     match draw.integers(4):
         case 0:

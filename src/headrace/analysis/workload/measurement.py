@@ -39,9 +39,9 @@ class StepTallies:
         left = np.ones(len(steps), np.bool_)
         for name, tally in self.interrupted.items():
             within = left & shape.occasions[name].overlap(steps.begins, steps.ends)
-            add_durations(tally, steps.where(within), hosts[within])
+            add_durations(tally, steps.where(within), shape, hosts[within])
             left &= ~within
-        add_durations(self.clear, steps.where(left), hosts[left])
+        add_durations(self.clear, steps.where(left), shape, hosts[left])
 
 
 class LoadTallies:
@@ -63,20 +63,18 @@ class LoadTallies:
         loads = loads.where(of_samples if shape.unit == "sample" else ~of_samples)
         straggling = np.array(sorted(shape.stragglers), np.int64)
         is_slow = np.isin(hosts.of(loads), straggling)
-        add_durations(self.of_stragglers, loads.where(is_slow))
+        add_durations(self.of_stragglers, loads.where(is_slow), shape)
         steady_loads = loads.where(~is_slow)
-        self._add_loads(steady_loads, hosts.of(steady_loads))
+        self._add_loads(steady_loads, hosts.of(steady_loads), shape)
         for part in PARTS:
             events = columns.of(part).timed()
             self.parts_ns[part] += float(events.durations.sum(dtype=np.float64))
             steady = events.where(~np.isin(hosts.of(events), straggling))
-            add_durations(self.parts[part], steady)
-            self.linked[part].add(
-                *_together(steady_loads, steady, by_sample=shape.unit == "sample")
-            )
+            add_durations(self.parts[part], steady, shape)
+            self.linked[part].add(*_together(steady_loads, steady, shape))
 
-    def _add_loads(self, loads: Columns, hosts: Ints) -> None:
-        add_durations(self.seconds, loads, hosts)
+    def _add_loads(self, loads: Columns, hosts: Ints, shape: Shape) -> None:
+        add_durations(self.seconds, loads, shape, hosts)
         is_sized = loads.numbers("bytes") >= 0
         sized = loads.where(is_sized)
         each = np.maximum(sized.operations, 1)
@@ -101,7 +99,7 @@ class RequestTallies:
         if shape.has_ranked_requests:
             kept &= requests.numbers("rank") >= 0
         reads = requests.where(kept).timed()
-        add_durations(self.seconds, reads)
+        add_durations(self.seconds, reads, shape)
         sizes, each = reads.numbers("bytes"), np.maximum(reads.operations, 1)
         sized = sizes >= 0
         self.bytes.add((sizes / each)[sized], reads.operations[sized])
@@ -168,16 +166,15 @@ class Measurement:
         steps = columns.of(Kind.STEP).timed()
         self.steps.add(steps, self._hosts.of(steps), self.shape)
         waits = columns.of(Kind.WAIT).timed()
-        add_durations(self.waits, waits, self._hosts.of(waits))
+        add_durations(self.waits, waits, self.shape, self._hosts.of(waits))
         self.loads.add(columns, self._hosts, self.shape)
         self.requests.add(columns, self.shape)
 
 
-def add_durations(tally: Tally, events: Columns, hosts: Ints | None = None) -> None:
+def add_durations(tally: Tally, events: Columns, shape: Shape, hosts: Ints | None = None) -> None:
     """Let a tally take in how long each operation took [ns]."""
     each = events.durations / np.maximum(events.operations, 1)
-    steps = events.numbers("step")
-    tally.add(each, events.operations, hosts=hosts, steps=steps)
+    tally.add(each, events.operations, hosts=hosts, steps=_steps(events, shape))
 
 
 def _codes(events: Columns, wanted: Sequence[str]) -> list[int]:
@@ -185,19 +182,24 @@ def _codes(events: Columns, wanted: Sequence[str]) -> list[int]:
     return [code for code, value in enumerate(values) if value in wanted]
 
 
-def _together(loads: Columns, parts: Columns, *, by_sample: bool) -> tuple[Ints, Ints]:
+def _together(loads: Columns, parts: Columns, shape: Shape) -> tuple[Ints, Ints]:
     """Return the durations of loads of this batch, and of their parts in it [ns]."""
     if not len(loads) or not len(parts):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys, rows = np.unique(_keys(loads, by_sample=by_sample), return_index=True)
-    wanted = _keys(parts, by_sample=by_sample)
+    keys, rows = np.unique(_keys(loads, shape), return_index=True)
+    wanted = _keys(parts, shape)
     place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
     found = keys[place] == wanted
     sums = np.bincount(place[found], weights=parts.durations[found], minlength=keys.size)
     return loads.durations[rows], sums.astype(np.int64)
 
 
-def _keys(events: Columns, *, by_sample: bool) -> Ints:
+def _steps(events: Columns, shape: Shape) -> Ints:
+    return shape.step_numbers.of(events.numbers("step"), events.numbers("epoch"))
+
+
+def _keys(events: Columns, shape: Shape) -> Ints:
     """Return a number by which events of one load are told."""
-    own = events.texts("sample").codes if by_sample else events.numbers("step")
+    by_sample = shape.unit == "sample"
+    own = events.texts("sample").codes if by_sample else _steps(events, shape)
     return events.places * np.int64(2**40) + own

@@ -68,6 +68,18 @@ class Occasions:
         return max(1, round(float(np.median(np.diff(self.begins) - busy)) / step_ns))
 
 
+@dataclass(frozen=True, slots=True)
+class StepNumbers:
+    """Numbers steps through all epochs, also where each epoch begins anew with its first."""
+
+    per_epoch: int = 0
+    """Numbers that an epoch has; 0: they go on from one to the next."""
+
+    def of(self, steps: Ints, epochs: Ints) -> Ints:
+        """Return the numbers; those of steps that are not named are below 0."""
+        return np.where((steps >= 0) & (epochs >= 0), steps + epochs * self.per_epoch, steps)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
     """What the first look found."""
@@ -91,6 +103,7 @@ class Shape:
     """From the first step, or load, to the end of the last."""
 
     steps_per_epoch: int
+    step_numbers: StepNumbers
     unit: Literal["batch", "sample"] | None
     """Of loads; None where there are none."""
 
@@ -165,8 +178,10 @@ class Survey:
         self._hosts = HostNumbers()
         self._steps = Spans()
         self._loads = {"batch": _Loads(), "sample": _Loads()}
-        self._epochs = NamedSums(("epoch",), {"step": "min"})
-        self._named = {name: NamedSums(("step",), _SPAN, most=_MOST_STEPS) for name in TRANSFERS}
+        self._epochs = NamedSums(("epoch",), {"first": "min", "last": "max"})
+        self._named = {
+            name: NamedSums(("epoch", "step"), _SPAN, most=_MOST_STEPS) for name in TRANSFERS
+        }
         self._unnamed = {name: Union() for name in TRANSFERS}
         self._host_of_place: Ints = np.empty(0, np.int64)
         self._has_ranked_requests = False
@@ -196,7 +211,8 @@ class Survey:
             (name for name in ("batch", "sample") if self._loads[name].spans.events), None
         )
         spans = self._steps if has_steps else self._loads[unit or "batch"].spans
-        occasions = {name: self._occasions(name) for name in TRANSFERS}
+        numbers, steps_per_epoch = self._epochs_found()
+        occasions = {name: self._occasions(name, numbers) for name in TRANSFERS}
         hosts = np.unique(self._host_of_place % _MOST_HOSTS).size
         return Shape(
             job=job,
@@ -206,7 +222,8 @@ class Survey:
             steps=spans.most_events,
             has_steps=has_steps,
             span_ns=spans.end_ns - spans.begin_ns,
-            steps_per_epoch=self._steps_per_epoch(),
+            steps_per_epoch=steps_per_epoch,
+            step_numbers=numbers,
             unit=unit,
             stragglers=self._loads[unit].stragglers() if unit else {},
             occasions=occasions,
@@ -218,7 +235,8 @@ class Survey:
         self._steps.add(steps)
         self._note_hosts(steps)
         known = steps.where((steps.numbers("epoch") >= 0) & (steps.numbers("step") >= 0))
-        self._epochs.add({"epoch": known.numbers("epoch"), "step": known.numbers("step")})
+        numbers = known.numbers("step")
+        self._epochs.add({"epoch": known.numbers("epoch"), "first": numbers, "last": numbers})
 
     def _add_loads(self, loads: Columns) -> None:
         self._note_hosts(loads)
@@ -235,28 +253,34 @@ class Survey:
     def _add_transfers(self, name: str, events: Columns) -> None:
         steps = events.numbers("step")
         named, unnamed = events.where(steps >= 0), events.where(steps < 0)
-        spans = {"begin": named.begins, "end": named.ends, "step": named.numbers("step")}
-        self._named[name].add(spans)
+        numbers = {key: named.numbers(key) for key in ("epoch", "step")}
+        self._named[name].add({"begin": named.begins, "end": named.ends, **numbers})
         self._unnamed[name].add(np.zeros(len(unnamed), np.int64), unnamed.begins, unnamed.ends)
 
-    def _occasions(self, name: str) -> Occasions:
+    def _occasions(self, name: str, numbers: StepNumbers) -> Occasions:
         table = self._named[name].table()
-        columns = [
-            np.empty(0, np.int64) if table is None else table[column].to_numpy()
-            for column in ("begin", "end", "step")
-        ]
+        named = {
+            column: np.empty(0, np.int64) if table is None else table[column].to_numpy()
+            for column in ("begin", "end", "step", "epoch")
+        }
         together = united(self._unnamed[name].whole(), gap_ns=JOINED_NS)
-        begins = np.concatenate((columns[0], together.begins))
+        begins = np.concatenate((named["begin"], together.begins))
+        ends = np.concatenate((named["end"], together.ends))
+        of_named = numbers.of(named["step"], named["epoch"])
+        steps = np.concatenate((of_named, np.full(together.begins.size, NULL)))
         order = np.argsort(begins, kind="stable")
-        steps = np.concatenate((columns[2], np.full(together.begins.size, NULL)))
-        return Occasions(
-            begins[order], np.concatenate((columns[1], together.ends))[order], steps[order]
-        )
+        return Occasions(begins[order], ends[order], steps[order])
 
-    def _steps_per_epoch(self) -> int:
+    def _epochs_found(self) -> tuple[StepNumbers, int]:
+        """Return how steps are numbered, and how many an epoch has; 0: that is not known."""
         table = self._epochs.table()
-        firsts = np.empty(0) if table is None else np.sort(table["step"].to_numpy())
-        return round(float(np.median(np.diff(firsts)))) if firsts.size > 1 else 0
+        if table is None or table.num_rows < 2:
+            return StepNumbers(), 0
+        firsts, lasts = table["first"].to_numpy(), table["last"].to_numpy()
+        if firsts.max() > lasts.min():
+            return StepNumbers(), round(float(np.median(np.diff(np.sort(firsts)))))
+        per_epoch = int(lasts.max()) - int(firsts.min()) + 1
+        return StepNumbers(per_epoch), round(float(np.median(lasts - firsts))) + 1
 
     def _only_job(self) -> str | None:
         jobs = [job for job, events in self._jobs.items() if events]
