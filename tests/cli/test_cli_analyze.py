@@ -80,7 +80,8 @@ def test_the_most_important_comes_first_and_fits_a_hundred_columns(
     places = [said.index(title) for title in titles]
     assert places == sorted(places)
     assert "0 s more than the mean of hosts" in said
-    assert "at the price given" in said and "[b]shard" in said and "\x1b" not in said
+    assert "They cost 0.0458 at the price given." in said
+    assert "[b]shard" in said and "\x1b" not in said
 
 
 def test_json_has_the_same_figures_and_more(
@@ -102,8 +103,9 @@ def test_the_page_has_every_drawing_and_table_and_needs_nothing_else(
     trace: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
-    assert run(["analyze", str(trace), "--html", str(page)]) == 0
+    assert run(["analyze", str(trace), "--html", str(page), "--price", "2.5e6"]) == 0
     html = page.read_text()
+    assert html.count("45,833.33 at the price given") == 2
     for title in (
         "What each rank was at",
         "Where accelerators’ time went".replace("’", "&#x27;"),

@@ -8,6 +8,7 @@ from headrace.analysis.drawings import drawings
 from headrace.analysis.figures import Accelerators, Analysis, Checkpoints, JobFigures, Loading
 from headrace.analysis.overview import detailed, first_line, gaps, overview
 from headrace.analysis.tables import job_blocks
+from headrace.analysis.telling import told_cost
 from headrace.report.blocks import Block, Facts, Headline, Headlines, Page
 from headrace.report.provenance import Provenance
 from headrace.report.units import percent, seconds, significant
@@ -55,7 +56,7 @@ def _idle(found: Accelerators) -> Headline:
         value=percent(found.idle_share),
         label="accelerators idle",
         detail=f"{significant(found.lost_hours)} accelerator hours"
-        + ("" if found.cost is None else f", {found.cost:,.2f} at the price given"),
+        + ("" if found.cost is None else f", {told_cost(found.cost)} at the price given"),
     )
 
 

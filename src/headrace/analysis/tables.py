@@ -22,6 +22,7 @@ from headrace.analysis.telling import (
     latency_of,
     per_rank_of,
     shortened,
+    told_cost,
     told_mean,
     told_number,
     told_quantity,
@@ -160,7 +161,11 @@ def checkpoints_table(job: JobFigures) -> Iterator[Table]:
 
 def sizes_table(requests: Requests) -> Iterator[Table]:
     """Yield how large requests are and what their time went to."""
-    spreads = {"read": requests.read_bytes, "write": requests.write_bytes}
+    spreads = {
+        "read": requests.read_bytes,
+        "write": requests.write_bytes,
+        "sent by agents": requests.fetched_bytes,
+    }
     yield from _spreads("Sizes of requests", spreads, bytes_, note=_requests_note(requests))
 
 
@@ -299,7 +304,7 @@ def _idle_notes(found: Accelerators) -> Iterator[str]:
         f"{told_quantity(per_day)} a day at that rate."
     )
     if found.cost is not None:
-        yield f"They cost {found.cost:,.2f} at the price given."
+        yield f"They cost {told_cost(found.cost)} at the price given."
     if found.compute_s is not None:
         yield f"Accelerators computed for {seconds(found.compute_s)}."
 

@@ -36,6 +36,11 @@ def told_quantity(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 or value == int(value) else significant(value)
 
 
+def told_cost(value: float) -> str:
+    """Return a cost by hundredths, or with three digits where it is less than one."""
+    return f"{value:,.2f}" if value >= 1 else significant(value)
+
+
 def told_mean(spread: Spread | None) -> str:
     """Return the mean of a spread of times [s]."""
     return UNKNOWN if spread is None else seconds(spread.mean)
