@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_type_hints
 
 import msgspec
@@ -16,10 +16,12 @@ from analysis_events import random_batch
 
 from headrace.analysis.analyser import Analyser
 from headrace.analysis.columns import Columns
+from headrace.analysis.evidence import Evidence
 from headrace.analysis.figures import Analysis, Checkpoints, JobFigures, Loading, Spread
 from headrace.analysis.overview import blocks
 from headrace.analysis.timekeeping import TimeSums
 from headrace.analysis.warmup import WarmUp
+from headrace.analysis.windows import Quantity
 from headrace.core.errors import CallerError, CorruptDataError
 from headrace.trace.events import PARTS, Event, Kind, batch_of
 from headrace.trace.importer import Notes
@@ -591,6 +593,41 @@ def test_the_first_steps_of_each_rank_are_left_out_and_what_names_no_step_stays(
     assert job.steps == 4 and job.step_s is not None and job.step_s.most == 1
     assert job.loading is not None and job.loading.latency_s.count == 8
     assert job.checkpoint_read is not None
+
+
+def fetched(*, serves: bool) -> Iterator[Event]:
+    """A rank fetches ten times 100 bytes of an agent, which reads 300 for each twice as fast."""
+    for n in range(10):
+        yield event(Kind.REQUEST, n, 1, name="fetch", rank=0, host="h", bytes=100, replica="a")
+        if serves:
+            yield event(Kind.REQUEST, n, 0.5, name="read", host="a", bytes=300, file="/f", offset=n)
+            yield event(Kind.CALL, n, 0.6, name="serve", host="a", rank=0, bytes=100)
+    yield event(Kind.REQUEST, 5, 1, name="read", rank=0, host="h", bytes=1000)
+
+
+def test_bytes_that_an_agent_read_and_sent_count_for_storage_once() -> None:
+    (told, alone) = (of(fetched(serves=serves)).requests for serves in (True, False))
+    assert told is not None and alone is not None
+    assert_spread(told.read_bytes, [300.0] * 10 + [1000.0])
+    assert_spread(told.fetched_bytes, [100.0] * 10)
+    assert_spread(told.latency_s, [0.5] * 10 + [1.0])
+    assert told.operations == {"read": 11}
+    assert_spread(alone.read_bytes, [100.0] * 10 + [1000.0])
+    assert alone.fetched_bytes is None
+
+
+@pytest.mark.parametrize(("serves", "nbytes", "seconds"), [(True, 4000, 6.0), (False, 2000, 11.0)])
+def test_evidence_of_storage_is_what_agents_read_where_they_tell_it(
+    serves: bool, nbytes: int, seconds: float
+) -> None:
+    evidence = Evidence()
+    for one in fetched(serves=serves):
+        evidence.add(Columns(batch_of([one])))
+    found = evidence.result("j")
+    assert found.history.total(Quantity.READ_BYTES) == nbytes
+    assert found.history.total(Quantity.READ_S) == pytest.approx(seconds)
+    assert found.history.total(Quantity.READS) == 11
+    assert found.reads.median_s() == pytest.approx(0.5 if serves else 1.0, rel=0.1)
 
 
 @pytest.mark.parametrize(("step", "says"), [(7, "more than 1; skip"), (None, "has a number")])

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.analysis.columns import NULL, Columns, Floats, Ints
+from headrace.analysis.fetching import are_told_by_agents, only_fetches, without_fetches
 from headrace.analysis.latencies import Latencies
 from headrace.analysis.rereads import HitRates, Rereads
 from headrace.analysis.windows import History, Quantity, Windows
@@ -32,6 +33,15 @@ _LASTING = {
     Kind.CHECKPOINT_SAVE: Quantity.CHECKPOINT_SAVE_S,
     Kind.BARRIER: Quantity.BARRIER_S,
 }
+_FETCHES = {
+    Quantity.READ_S: Quantity.FETCH_S,
+    Quantity.READS: Quantity.FETCHES,
+    Quantity.READ_BYTES: Quantity.FETCH_BYTES,
+    Quantity.QUEUED_S: Quantity.FETCH_QUEUED_S,
+    Quantity.QUEUED_OF_S: Quantity.FETCH_QUEUED_OF_S,
+}
+"""Of reads of storage → of requests to agents, which stand for them where nothing else does."""
+
 _PLACE_BITS = 40
 _PLACE = (1 << _PLACE_BITS) - 1
 _PROCESS = 1 << (_PLACE_BITS - 1)
@@ -79,7 +89,10 @@ class Evidence:
         self._hosts = _Hosts()
         self._rereads = Rereads()
         self._requests, self._retrievals, self._metadata = Latencies(), Latencies(), Latencies()
-        self._has_requests = False
+        self._fetches = Latencies()
+        self.is_told_by_agents = False
+        """Whether agents recorded what they read for the job."""
+
         self._begin_ns, self._end_ns = _FAREST, 0
 
     def add(self, events: Columns) -> None:
@@ -95,6 +108,7 @@ class Evidence:
         self._add_waits(timed)
         self._add_parts(timed)
         self._add_requests(timed.of(Kind.REQUEST))
+        self.is_told_by_agents |= are_told_by_agents(events)
         for kind, quantity in _LASTING.items():
             lasting = timed.of(kind)
             self._windows.spread(quantity, lasting.begins, lasting.ends)
@@ -102,14 +116,18 @@ class Evidence:
 
     def result(self, job: str) -> JobEvidence:
         """Return what is known so far of the job, which is called so."""
-        history = self._windows.history()
+        history, reads = self._windows.history(), Latencies()
+        reads.merge(self._requests)
+        if not self.is_told_by_agents:
+            history = history.added(_FETCHES)
+            reads.merge(self._fetches)
         return JobEvidence(
             job=job,
             ranks=self._hosts.ranks,
             span_s=max(0, self._end_ns - self._begin_ns) * 1e-9,
             history=history,
             hosts=self._hosts.sums(),
-            reads=self._requests if self._has_requests else self._retrievals,
+            reads=reads if len(reads) else self._retrievals,
             metadata=self._metadata,
             hit_rates=self._rereads.hit_rates(history),
         )
@@ -143,18 +161,13 @@ class Evidence:
         reads = requests.where(~requests.flags("is_write") & (requests.numbers("bytes") >= 0))
         if not len(reads):
             return
-        self._has_requests = True
-        self._rereads.add(reads)
-        self._requests.add(_each_s(reads))
-        self._windows.add(
-            reads.ends,
-            {
-                Quantity.READ_S: _seconds(reads),
-                Quantity.READS: _operations(reads),
-                Quantity.READ_BYTES: _bytes(reads),
-                **_queued(reads),
-            },
-        )
+        asked, fetched = without_fetches(reads), only_fetches(reads)
+        self._rereads.add(asked)
+        self._requests.add(_each_s(asked))
+        self._windows.add(asked.ends, _read(asked))
+        self._fetches.add(_each_s(fetched))
+        amounts = _read(fetched)
+        self._windows.add(fetched.ends, {term: amounts[one] for one, term in _FETCHES.items()})
         self._add_cached(reads)
 
     def _add_cached(self, events: Columns) -> None:
@@ -251,6 +264,15 @@ def _each_s(events: Columns) -> Floats:
 
 def _bytes(events: Columns) -> Floats:
     return np.maximum(events.numbers("bytes"), 0).astype(np.float64)
+
+
+def _read(requests: Columns) -> dict[Quantity, Floats]:
+    return {
+        Quantity.READ_S: _seconds(requests),
+        Quantity.READS: _operations(requests),
+        Quantity.READ_BYTES: _bytes(requests),
+        **_queued(requests),
+    }
 
 
 def _queued(events: Columns) -> dict[Quantity, Floats]:

@@ -117,6 +117,10 @@ class Requests(Figures, frozen=True, kw_only=True):
     operations: dict[str, int] = {}
     """Requests and questions about files by what they are called, the most frequent first."""
 
+    fetched_bytes: Spread | None = None
+    """Size of each answer that a rank got of an agent, where agents' traces tell what they read for
+    them; else these are among the reads [bytes]."""
+
 
 class Checkpoints(Figures, frozen=True, kw_only=True):
     """Reads, or saves, of checkpoints."""

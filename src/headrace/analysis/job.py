@@ -10,7 +10,7 @@ from headrace.analysis.columns import Columns
 from headrace.analysis.diagnosis import findings
 from headrace.analysis.distinct import DistinctNames
 from headrace.analysis.evidence import Evidence
-from headrace.analysis.figures import Checkpoints, Finding, JobFigures, PhaseFigures
+from headrace.analysis.figures import Checkpoints, Finding, JobFigures, PhaseFigures, Requests
 from headrace.analysis.heat import HeatSums
 from headrace.analysis.phases import PhaseSums
 from headrace.analysis.spans import Spans
@@ -73,7 +73,7 @@ class JobSums:
             step_s=self._step_times.result(NS_PER_S),
             wait_s=whole.waits.result(NS_PER_S),
             loading=whole.loading.result(),
-            requests=whole.requests.result(files=len(self._files) or None),
+            requests=self._requests(whole),
             checkpoint_read=self._checkpoint_reads(),
             checkpoint_save=self._saves.result(),
             accelerators=accelerators(self._times, price_per_hour),
@@ -95,7 +95,7 @@ class JobSums:
                 f"{self._times.late:,} events came when others of their time had been added up: "
                 "what happened at the same time counts twice"
             )
-        closed_s = sum(phase.requests.closed_s for phase in self._phases.values())
+        closed_s = sum(phase.all_requests().closed_s for phase in self._phases.values())
         if closed_s:
             said["bytes_per_s"] = (
                 "pauses between requests were too many, short ones were closed: bandwidth is too "
@@ -104,6 +104,16 @@ class JobSums:
         if self._heat.given_up:
             said["hottest"] = "files were too many: reads of those that come seldom are not counted"
         return said
+
+    def _requests(self, whole: PhaseSums) -> Requests | None:
+        """Return what was asked of storage; what was asked of agents, if they do not tell it."""
+        files = len(self._files) or None
+        if not self._evidence.is_told_by_agents:
+            return whole.all_requests().result(files=files)
+        asked, fetched = whole.requests.result(files=files), whole.fetches.result()
+        if fetched is None:
+            return asked
+        return msgspec.structs.replace(asked or Requests(), fetched_bytes=fetched.read_bytes)
 
     def _checkpoint_reads(self) -> Checkpoints | None:
         found = self._reads.result()

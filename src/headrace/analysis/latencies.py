@@ -26,11 +26,18 @@ class Latencies:
     def __init__(self) -> None:
         self._counts: Ints = np.zeros(_DURATIONS, np.int64)
 
+    def __len__(self) -> int:
+        return int(self._counts.sum())
+
     def add(self, durations_s: Floats) -> None:
         """Take in requests."""
         octaves = np.log2(np.maximum(durations_s, _SHORTEST_S) / _SHORTEST_S)
         places = np.minimum((octaves * _PER_OCTAVE).astype(np.int64), _DURATIONS - 1)
         self._counts += np.bincount(places, minlength=_DURATIONS)
+
+    def merge(self, other: Latencies) -> None:
+        """Take in all that another one took in."""
+        self._counts += other._counts
 
     def least_s(self) -> float | None:
         """Return what a request takes at least, apart from those that a cache answered [s]."""

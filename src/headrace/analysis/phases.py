@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.analysis.columns import Columns
+from headrace.analysis.fetching import only_fetches, without_fetches
 from headrace.analysis.figures import PhaseFigures
 from headrace.analysis.loading import LoadingSums
 from headrace.analysis.requests import RequestSums
@@ -19,13 +20,15 @@ class PhaseSums:
         self.waits = SpreadSketch()
         self.loading = LoadingSums()
         self.requests = RequestSums()
+        self.fetches = RequestSums()
 
     def add(self, columns: Columns) -> None:
         """Take in events of the phase."""
         self.spans.add(columns)
         self.waits.add(columns.of(Kind.WAIT).timed().durations)
         self.loading.add(columns)
-        self.requests.add(columns)
+        self.requests.add(without_fetches(columns))
+        self.fetches.add(only_fetches(columns))
 
     def merge(self, other: PhaseSums) -> None:
         """Take in all that another one took in."""
@@ -33,6 +36,7 @@ class PhaseSums:
         self.waits.merge(other.waits)
         self.loading.merge(other.loading)
         self.requests.merge(other.requests)
+        self.fetches.merge(other.fetches)
 
     def result(self, phase: str) -> PhaseFigures:
         """Return the figures."""
@@ -41,5 +45,12 @@ class PhaseSums:
             seconds=self.spans.mean_s,
             wait_s=self.waits.result(NS_PER_S),
             loading=self.loading.result(),
-            requests=self.requests.result(),
+            requests=self.all_requests().result(),
         )
+
+    def all_requests(self) -> RequestSums:
+        """Return what was asked of storage and of agents."""
+        both = RequestSums()
+        both.merge(self.requests)
+        both.merge(self.fetches)
+        return both

@@ -57,6 +57,14 @@ class Quantity(IntEnum):
     STARTS = auto()
     """Events of an initialisation."""
 
+    FETCH_S = auto()
+    """Of requests to agents, as of those to storage above."""
+
+    FETCHES = auto()
+    FETCH_BYTES = auto()
+    FETCH_QUEUED_S = auto()
+    FETCH_QUEUED_OF_S = auto()
+
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -75,6 +83,13 @@ class History:
     def total(self, quantity: Quantity) -> float:
         """Return its sum over the whole job."""
         return float(self.sums[:, quantity].sum())
+
+    def added(self, terms: Mapping[Quantity, Quantity]) -> History:
+        """Return the same with another quantity added to some."""
+        sums = self.sums.copy()
+        for quantity, term in terms.items():
+            sums[:, quantity] += sums[:, term]
+        return History(self.begin_ns, self.width_s, sums)
 
     def coarser(self, factor: int) -> History:
         """Return the same in windows of ``factor`` of these."""
