@@ -7,10 +7,11 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import click
 import pytest
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is no package of the wheel
 
@@ -18,6 +19,7 @@ from bench.diagnosis.cases import INJECTIONS, labelled
 from bench.diagnosis.model import run
 from headrace.analysis.analyser import Analyser
 from headrace.analysis.causes import ANSWERS, REMOTE_CHECKPOINT, SAVING, Answer, Cause
+from headrace.analysis.evidence import CACHED
 from headrace.analysis.figures import Finding
 from headrace.analysis.thresholds import Thresholds
 from headrace.cli.main import cli
@@ -72,6 +74,48 @@ def with_parts(events: Iterable[Event], **shares: float) -> Iterator[Event]:
                 took_s = share * one.duration_ns / S
                 begin_s = one.begin_ns / S - 1000
                 yield event(Kind(kind), begin_s, took_s, rank=one.rank, host=one.host)
+
+
+class Stretch(NamedTuple):
+    """Steps of a rank that computes for a second in each."""
+
+    steps: int
+    wait_s: float
+    read_s: float
+    """Of what a step takes: 100 MB."""
+
+    hit: float | None = None
+    stands_s: float = 0.0
+    """For which it saves a checkpoint first."""
+
+
+def loop(*stretches: Stretch) -> list[Event]:
+    """One rank that goes through one stretch after another.
+
+    While it saves a checkpoint the batches of the stretch are loaded already.
+    """
+    at_s, found = 0.0, []
+    more: dict[str, Any] = {"rank": 0, "host": "host-0"}
+    for steps, wait_s, read_s, hit, stands_s in stretches:
+        saved_s = at_s
+        if stands_s:
+            found.append(event(Kind.CHECKPOINT_SAVE, at_s, stands_s, **more))
+            at_s += stands_s
+        load = {"bytes": 10**8, "counts": None if hit is None else {CACHED: round(hit * 1e8)}}
+        for step in range(steps):
+            end_s = saved_s + stands_s * (step + 1) / steps if stands_s else at_s + wait_s
+            found += [
+                event(Kind.WAIT, at_s, wait_s, **more),
+                event(Kind.STEP, at_s, wait_s + 1, **more),
+                event(Kind.LOAD, end_s - read_s, read_s, **load, **more),
+                event(Kind.RETRIEVAL, end_s - read_s, read_s, bytes=10**8, **more),
+            ]
+            at_s += wait_s + 1
+    return found
+
+
+def causes(events: Iterable[Event]) -> list[Cause]:
+    return [Cause(one.cause) for one in findings(batch_of(events))]
 
 
 @pytest.mark.parametrize("cause", [cause for cause in INJECTIONS if cause is not Cause.NONE])
@@ -197,6 +241,69 @@ def test_one_slow_host_is_named_and_all_ranks_lose_what_its_own_wait() -> None:
 def test_hosts_that_are_all_slow_are_no_stragglers() -> None:
     events = with_parts(steps(ranks=4), transformation=0.9, retrieval=0.1)
     assert [one.cause for one in findings(batch_of(events))] == [Cause.TRANSFORM_BOUND]
+
+
+CACHED_WELL = Stretch(40, 0.0, 0.2, hit=0.8)
+
+
+@pytest.mark.parametrize(
+    ("hit", "read_s", "cause"),
+    [
+        (0.7, 0.3, Cause.THRASH),  # 1.5 times the misses, 1.5 times the time
+        (0.5, 0.6, Cause.THRASH),  # 2.5 times the misses, 3 times the time
+        (0.5, 2.0, Cause.CONGESTION),  # 2.5 times the misses, 10 times the time
+        (0.79, 0.6, Cause.CONGESTION),
+    ],
+)
+def test_what_made_reading_slower_by_the_larger_factor_is_to_blame(
+    hit: float, read_s: float, cause: Cause
+) -> None:
+    assert causes(loop(CACHED_WELL, Stretch(20, read_s, read_s, hit), CACHED_WELL)) == [cause]
+
+
+def test_a_cache_that_loses_what_it_held_in_a_cold_start_thrashes() -> None:
+    cold, lost = Stretch(30, 0.5, 1.5, hit=0.8), Stretch(30, 0.5, 1.5, hit=0.0)
+    assert set(causes(loop(cold, lost, CACHED_WELL))) == {Cause.COLD_START, Cause.THRASH}
+
+
+def test_hits_that_vary_while_waits_hardly_do_are_no_thrash() -> None:
+    """What a cache holds of an epoch varies; the job is bound by storage in all of it."""
+    more, fewer = Stretch(10, 0.5, 1.5, hit=0.6), Stretch(10, 0.6, 1.6, hit=0.4)
+    assert causes(loop(*(more, fewer) * 4)) == [Cause.STORAGE_BANDWIDTH_BOUND]
+
+
+def test_what_is_usual_is_judged_by_loads_and_not_by_how_long_waits_last() -> None:
+    quick, slow = Stretch(40, 0.0, 0.2), Stretch(30, 6.0, 7.0)
+    assert causes(loop(quick, slow)) == [Cause.CONGESTION]
+
+
+def test_a_queue_that_fills_while_the_loop_saves_does_not_tell_what_is_usual() -> None:
+    bound = Stretch(20, 0.3, 1.3)
+    saved = Stretch(10, 0.0, 0.3, stands_s=40.0)
+    assert causes(loop(bound, saved, bound, saved, bound)) == [Cause.STORAGE_BANDWIDTH_BOUND]
+
+
+def test_how_fast_a_checkpoint_was_read_does_not_tell_what_is_usual() -> None:
+    reads = [
+        event(Kind.REQUEST, at, 0.1, bytes=10**8, is_write=False, rank=0, file="weights", offset=at)
+        for at in range(-60, 0)
+    ]
+    loads = loop(Stretch(40, 0.6, 1.3), Stretch(10, 0.3, 0.12), Stretch(60, 0.3, 1.3))
+    asked = [
+        replace(one, kind=Kind.REQUEST, is_write=False)
+        for one in loads
+        if one.kind == Kind.RETRIEVAL
+    ]
+    read = event(Kind.CHECKPOINT_READ, -60, 60, rank=0, host="host-0")
+    assert Cause.COLD_START not in causes([read, *reads, *asked, *loads])
+
+
+def test_a_job_that_always_waits_has_a_cold_start_only_if_it_outlasts_the_filling_of_queues() -> (
+    None
+):
+    bound = Stretch(60, 0.3, 1.3)
+    assert causes(loop(Stretch(3, 2.0, 3.0), bound)) == [Cause.STORAGE_BANDWIDTH_BOUND]
+    assert Cause.COLD_START in causes(loop(Stretch(15, 2.0, 3.0), bound))
 
 
 def checkpoint(ranks: int, *, apart_s: float = 0.0, request_bytes: int = 0) -> Iterator[Event]:

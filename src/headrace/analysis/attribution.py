@@ -29,7 +29,12 @@ def causes_of_waits(view: View) -> dict[Cause, Mask]:
         & _is_colder(view, main)
     )
     by_storage = view.is_waiting & (main == STORAGE) & ~in_storm & ~is_cold
-    is_thrash = by_storage & view.has_fewer_hits
+    is_thrash = (
+        by_storage
+        & view.has_fewer_hits
+        & view.is_slower_by_misses
+        & _waited_more(view, view.has_fewer_hits)
+    )
     is_congested = by_storage & ~is_thrash & _is_congested(view)
     is_bound = by_storage & ~is_thrash & ~is_congested
     bound = Cause.RTT_BOUND if is_rtt_bound(view) else Cause.STORAGE_BANDWIDTH_BOUND
@@ -87,12 +92,26 @@ def _main_part(view: View) -> Ints:
 def _is_colder(view: View, main: Ints) -> Mask:
     """Return where loading was slower, or hits fewer, than usual; or the queue had no time.
 
-    A job that always waits must have waited more then. That a queue has to fill is no matter
-    where it is empty half of the time.
+    A job that always waits must have waited more then, and for longer than queues take to fill:
+    while all workers do that at once, each of them is slower anyway.
     """
-    is_slower: Mask = view.is_slower & _waited_more(view, view.is_after_start)
+    is_slower = view.is_slower & _waited_more(view, view.is_after_start)
+    if not view.calm.any():
+        is_slower &= _outlasts_filling(view)
     is_colder = (is_slower | view.has_fewer_hits) & np.isin(main, (STORAGE, METADATA))
     return is_colder | view.is_begun if view.is_mostly_calm else is_colder
+
+
+def _outlasts_filling(view: View) -> Mask:
+    """Return what follows a start where it is slower still when loads of the filling are done.
+
+    These end in the window after it, at the latest.
+    """
+    is_filling = view.is_begun | np.append(False, view.is_begun[:-1])
+    run = np.cumsum(np.diff(view.is_after_start, prepend=False))
+    outlasting = view.is_after_start & view.is_slower & ~is_filling
+    lasts: Mask = view.is_after_start & np.isin(run, run[outlasting])
+    return lasts
 
 
 def _waited_more(view: View, windows: Mask) -> Mask:
@@ -104,8 +123,8 @@ def _waited_more(view: View, windows: Mask) -> Mask:
 
 
 def _is_congested(view: View) -> Mask:
-    """Return where reading was slower than usual, for a time, while the cache did as usual."""
-    return view.is_slower & ~view.has_fewer_hits & view.calm.any()
+    """Return where reading was slower than usual, for a time."""
+    return view.is_slower & view.calm.any()
 
 
 def _median(values: Floats) -> float:

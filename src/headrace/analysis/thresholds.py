@@ -20,8 +20,12 @@ class Thresholds:
     waiting: float = 0.02
     """Share of the ranks' time from which a window is one in which the job waited."""
 
-    calm_windows: float = 0.2
-    """Share of windows without waits from which they tell what is usual for the job."""
+    calm_loads: float = 0.2
+    """Share of loads in windows without waits from which these tell what is usual for the job."""
+
+    standing: float = 0.8
+    """Batches over the usual number that a loop takes in a window less than which, with a
+    checkpoint, means that it stood still for that."""
 
     window_steps: float = 3.0
     """Steps that a window has at least, on average."""
@@ -44,7 +48,7 @@ class Thresholds:
     slower: float = 1.3
     """Time per byte over the usual one from which reading was slower than usual."""
 
-    fewer_hits: float = 0.75
+    fewer_hits: float = 0.95
     """Hit rate over the usual one up to which a cache holds less than usual."""
 
     has_cache: float = 0.3
@@ -80,7 +84,7 @@ class Thresholds:
     """Ranks that read or save a checkpoint at once from which it is a storm; and half of all."""
 
     def __post_init__(self) -> None:
-        for name in ("lost_share", "waiting", "calm_windows", "main_part", "round_trips"):
+        for name in ("lost_share", "waiting", "calm_loads", "main_part", "round_trips"):
             if not 0 < getattr(self, name) < 1:
                 raise ConfigError(
                     f"thresholds.{name}={getattr(self, name):g} must lie between 0 and 1"

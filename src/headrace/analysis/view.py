@@ -42,12 +42,18 @@ class View:
         self.hit_rate = self._hit_rate()
         """Share of reads that a cache held; of bytes where the trace tells bytes."""
 
+        self.is_standing = self._standing()
+        """Where ranks were at a checkpoint, and the loop took hardly any batch."""
+
         self.usual_cost = self._usual_cost()
-        self.usual_hit_rate = _quantile(_smoothed(self.hit_rate), 0.95)
+        self.usual_hit_rate = self._usual_hit_rate()
         self.is_slower: Mask = self.cost >= thresholds.slower * self.usual_cost
         self.has_fewer_hits: Mask = self.hit_rate <= thresholds.fewer_hits * (
             self.usual_hit_rate if self.usual_hit_rate >= thresholds.has_cache else np.nan
         )
+        self.is_slower_by_misses = self._slower_by_misses()
+        """Where reading is slower because of more misses rather than because each takes longer."""
+
         self.is_begun = self._begun()
         """Where the queue had no time to fill since a start."""
 
@@ -64,10 +70,14 @@ class View:
 
     @property
     def calm(self) -> Mask:
-        """Windows in which the job loaded and did not wait; all false if these are too few."""
-        calm = ~self.is_waiting & self._is_active
-        enough = calm.sum() >= self.thresholds.calm_windows * self._is_active.sum()
-        return calm if enough else np.zeros_like(calm)
+        """Windows in which the loop went on and did not wait; all false if they loaded too little.
+
+        What counts is how much was loaded in them, for windows of waits are more the longer they
+        are. While the loop stands at a checkpoint its queue is full, whatever storage gives.
+        """
+        calm = ~self.is_waiting & self._is_active & ~self.is_standing
+        enough = self.loads[calm].sum() >= self.thresholds.calm_loads * self.loads.sum()
+        return calm if enough and calm.any() else np.zeros_like(calm)
 
     @property
     def is_mostly_calm(self) -> bool:
@@ -127,9 +137,21 @@ class View:
         return nbytes, _filled(_over(read_s, nbytes))
 
     def _usual_cost(self) -> float:
-        """Return what is usual: of the faster half of calm windows, else of the fastest."""
+        """Return what is usual: of the faster half of calm windows, else of the fastest.
+
+        What is read while the loop stands is of the checkpoint.
+        """
         calm = self.calm
-        return _quantile(self.cost[calm], 0.25) if calm.any() else _quantile(self.cost, 0.1)
+        if calm.any():
+            return _quantile(self.cost[calm], 0.25)
+        return _quantile(self.cost[self._is_active & ~self.is_standing], 0.1)
+
+    def _usual_hit_rate(self) -> float:
+        """Return what is usual: of the better half of calm windows, else of the best."""
+        calm = self.calm
+        if calm.any():
+            return _quantile(self.hit_rate[calm], 0.75)
+        return _quantile(_smoothed(self.hit_rate), 0.95)
 
     def _hit_rate(self) -> Floats:
         told = self._of(Quantity.CACHED_OF_BYTES)
@@ -140,6 +162,15 @@ class View:
             return np.full(len(self.wait_s), np.nan)
         reads, hits = (_joined(one, self._factor) for one in sampled)
         return _filled(_over(hits, reads))
+
+    def _slower_by_misses(self) -> Mask:
+        """Return where more misses make up at least as large a factor as all else does.
+
+        Bytes that miss take the time, so twice the misses cost twice the time.
+        """
+        more_misses = (1.0 - self.hit_rate) / max(1.0 - self.usual_hit_rate, 1e-3)
+        slower: Mask = more_misses**2 >= self.cost / self.usual_cost
+        return slower
 
     def _begun(self) -> Mask:
         steps_per_window = self.steps / len(self.wait_s)
@@ -157,14 +188,28 @@ class View:
         after = self.is_begun.copy()
         waits_for_a_time = self.is_waiting & self.calm.any()
         goes_on = waits_for_a_time | self.is_slower | self.has_fewer_hits
+        has_held = ~self.has_fewer_hits & ~self.is_begun
+        held = False
         for window in range(1, len(after)):
-            after[window] |= after[window - 1] and goes_on[window]
+            held = after[window - 1] and (held or has_held[window - 1])
+            is_lost_again = held and self.has_fewer_hits[window]
+            after[window] |= after[window - 1] and goes_on[window] and not is_lost_again
         return after
 
     @property
     def _is_active(self) -> Mask:
         active: Mask = self.loads + self.wait_s > 0
         return active
+
+    def _standing(self) -> Mask:
+        steps = self._of(Quantity.WAITS)
+        at_checkpoint = self._at_checkpoints_s() > 0
+        usual = _quantile(steps[self._is_active & ~at_checkpoint], 0.5)
+        standing: Mask = at_checkpoint & (steps < self.thresholds.standing * usual)
+        return standing
+
+    def _at_checkpoints_s(self) -> Floats:
+        return self._of(Quantity.CHECKPOINT_READ_S) + self._of(Quantity.CHECKPOINT_SAVE_S)
 
     def _storm(self) -> Mask:
         at_once = ranks_at_checkpoints(self.evidence)
