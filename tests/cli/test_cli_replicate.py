@@ -13,12 +13,15 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from safetensors.numpy import save
 
 from headrace.cli.main import run
 from headrace.cli.replications import Progress, show_all
 from headrace.controller.local import LocalController
+from headrace.trace.opening import open_trace
 from headrace.wire.replication import (
     SIGNALS,
     CopyState,
@@ -63,6 +66,19 @@ def test_once_copies_tells_and_ends(
     assert (copied["checkpoint"], copied["state"]) == ("checkpoint-100", "published")
     assert "headrace: checkpoint-100 is there: " in told.err
     assert (destination / "checkpoint-100/trainer_state.json").exists()
+
+
+def test_without_a_controller_copies_are_recorded_too(
+    roots: tuple[Path, Path], tmp_path: Path
+) -> None:
+    source, destination = roots
+    save_checkpoint(source, 100)
+    command = [sys.executable, "-m", "headrace", "replicate", str(source), str(destination)]
+    environment = os.environ | {"HEADRACE_TRACE": str(tmp_path / "traces")}
+    subprocess.run([*command, "--once"], env=environment, timeout=60, check=True)
+    events = pa.Table.from_batches(open_trace([tmp_path / "traces" / "replicate"]).batches())
+    assert set(events["name"].to_pylist()) == {"copy chunk", "publish copy"}
+    assert pc.sum(events["bytes"]).as_py() >= 20_000
 
 
 def test_once_ends_with_1_where_something_was_given_up(

@@ -203,12 +203,13 @@ def _dry_run(options: Given) -> int:
 
 @contextmanager
 def _running(options: Given) -> Iterator[Replicating]:
+    from headrace.controller.controllerlog import open_controller_log
     from headrace.controller.journal import Journal
     from headrace.controller.replicating.replicating import Replicating, ReplicatingConfig
 
-    with closing(Journal(None)) as journal:
+    with closing(Journal(None)) as journal, closing(open_controller_log("replicate")) as log:
         config = ReplicatingConfig(bytes_per_s=options.budget)
-        with closing(Replicating(config, journal)) as running:
+        with closing(Replicating(config, journal, log=log)) as running:
             yield running
 
 

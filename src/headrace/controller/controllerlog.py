@@ -66,9 +66,13 @@ class ControllerLog:
             self._recording.leave()
 
 
-def open_controller_log() -> ControllerLog:
-    """Return the log of a controller."""
-    return ControllerLog(open_recording(True, Origin(role="controller"), run="controller"))
+def open_controller_log(program: str = "controller") -> ControllerLog:
+    """Return the log of a controller, or of another program that does a part of its work.
+
+    Args:
+        program: After which the folder of the trace is called.
+    """
+    return ControllerLog(open_recording(True, Origin(role=program), run=program))
 
 
 class RecordedCarrier:
