@@ -84,6 +84,18 @@ def test_the_most_important_comes_first_and_fits_a_hundred_columns(
     assert "[b]shard" in said and "\x1b" not in said
 
 
+def test_rates_are_those_of_the_time_in_which_ranks_worked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.parquet"
+    late = event(Kind.CALL, 950, 50, job="mm-7", rank=0)
+    pq.write_table(pa.Table.from_batches([batch_of([*events(), late])]), path)
+    assert run(["analyze", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "events in 1000 s" in said
+    assert re.search(r"^  samples +2,560 +51\.2 $", said, re.MULTILINE)
+
+
 def test_json_has_the_same_figures_and_more(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

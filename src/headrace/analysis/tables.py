@@ -44,7 +44,7 @@ def job_blocks(job: JobFigures) -> Iterator[Table]:
     yield from times_table(job)
     if job.loading is not None:
         yield from parts_table(job.loading)
-        yield from counts_table(job.loading, job.span_s)
+        yield from counts_table(job.loading, _worked_s(job))
         if job.loading.stragglers is not None:
             yield from stragglers_table(job.loading.stragglers)
     yield from checkpoints_table(job)
@@ -239,6 +239,11 @@ def _cpu(loading: Loading) -> str:
     samples = loading.counts.get("samples")
     each = f", {seconds(loading.cpu_s / samples)} a sample" if samples else ""
     return f"Loads took {seconds(loading.cpu_s)} of CPU where they were recorded{each}."
+
+
+def _worked_s(job: JobFigures) -> float:
+    """Return how long ranks were at work; a trace may begin with imports long before [s]."""
+    return job.span_s if job.accelerators is None else job.accelerators.span_s
 
 
 def _teller(name: str) -> Callable[[float], str]:
