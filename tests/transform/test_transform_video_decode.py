@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from io import BytesIO
+from itertools import accumulate
 from pathlib import Path
 
 import av
@@ -30,9 +31,14 @@ def encode_frames(
     codec: str = "libx264",
     container: str = "mp4",
     rotation: int = 0,
+    gaps: Sequence[int] | None = None,
     **options: str,
 ) -> bytes:
-    """Return ``uint8 [H, W, 3]`` frames as a file; MP4 has its index in front."""
+    """Return ``uint8 [H, W, 3]`` frames as a file; MP4 has its index in front.
+
+    ``gaps`` are the periods that each frame is on display, where these are not all the same.
+    """
+    times = [0, *accumulate(gaps)] if gaps else range(1 << 30)
     with tempfile.NamedTemporaryFile(suffix=".clip") as file:
         flags = {"movflags": "faststart"} if container == "mp4" else {}
         flags |= {"live": options.pop("live")} if "live" in options else {}
@@ -44,7 +50,9 @@ def encode_frames(
             for number, pixels in enumerate(frames):
                 if number == 0:
                     stream.height, stream.width = pixels.shape[:2]
-                output.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+                frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+                frame.pts = times[number]
+                output.mux(stream.encode(frame))
             output.mux(stream.encode())
         return Path(file.name).read_bytes()
 

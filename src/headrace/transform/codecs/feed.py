@@ -2,7 +2,8 @@
 
 Frames that no other frame refers to (most B frames) can be left undecoded without changing
 any other: a third less work on usual H.264. Which frame is wanted is known from the packets'
-times before anything is decoded.
+times before anything is decoded. Nor are those decoded that precede a sought keyframe on display:
+what they refer to was not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from av.video.frame import VideoFrame
 
+_NEVER = -(1 << 62)
 _LOOK_AHEAD = 64
 """Packets that are held at once: bounds memory, and one look covers a usual group of pictures."""
 
@@ -25,7 +27,8 @@ class FrameFeed:
         self._packets = container.demux(stream)
         self._pending: deque[Any] = deque()
         self._ready: deque[VideoFrame] = deque()
-        self._target = self._wanted = -(1 << 62)
+        self._target = self._wanted = self._first = _NEVER
+        self._is_sought = False
 
     def seek(self, time: int) -> None:
         """Go on from the last keyframe that the container finds before ``time``."""
@@ -33,7 +36,8 @@ class FrameFeed:
         self._packets = self._container.demux(self._stream)
         self._pending.clear()
         self._ready.clear()
-        self._wanted = -(1 << 62)
+        self._wanted = self._first = _NEVER
+        self._is_sought = True
 
     def aim(self, target: int) -> None:
         """From now on the frame on display at ``target`` is wanted, and what comes after it."""
@@ -51,6 +55,11 @@ class FrameFeed:
         return self._ready.popleft()
 
     def _decode(self, packet: Any) -> None:
+        if self._is_sought:
+            self._is_sought = False
+            self._first = packet.pts if packet.is_keyframe and packet.pts is not None else _NEVER
+        if packet.pts is not None and packet.pts < self._first:
+            return  # it is displayed before the keyframe, and refers to what lies before that too
         unseen = packet.pts is not None and packet.pts < self._wanted
         self._stream.codec_context.skip_frame = "NONREF" if unseen else "DEFAULT"
         self._ready.extend(packet.decode())

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from io import BytesIO
+from itertools import accumulate, groupby
 from typing import Any, BinaryIO, cast
 
 import av
@@ -23,6 +24,7 @@ from PIL import Image
 
 from headrace.core.errors import CorruptSampleError
 from headrace.core.formats import MEDIA_FORMATS
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.transform.codecs.feed import FrameFeed
 from headrace.transform.codecs.orientation import Orientation, display_turn, turned_size
 from headrace.transform.corrupt import untrusted_bytes
@@ -56,16 +58,26 @@ class ClipRules:
     max_decoded: int
     """Most frames that one clip may make the decoder decode."""
 
+    def of(self, part: SamplePart) -> ClipRules:
+        """Return the rules of a part: no part decodes so much that all could exceed the limit."""
+        return replace(self, max_decoded=self.max_decoded // part.count)
+
 
 def decode_clip(
-    source: Source, rules: ClipRules, moments: Moments, frame: Frame | None
+    source: Source,
+    rules: ClipRules,
+    moments: Moments,
+    frame: Frame | None,
+    part: SamplePart = WHOLE,
 ) -> tuple[Image.Image, ...]:
     """Return the RGB frames on display at the moments, cut and resized if ``frame`` is given.
 
-    Moments past the last frame show the last frame.
+    Moments past the last frame show the last frame. Of a part these are the frames of its own
+    moments: together, in the order of the parts, they are those of the whole.
 
     Raises:
-        CorruptSampleError: not a clip, truncated before a wanted frame, or above a limit.
+        CorruptSampleError: not a clip, truncated before a wanted frame, or above a limit; of a
+            part also where it cannot be told from the part alone that the whole has none of this.
     """
     handle = BytesIO(source) if isinstance(source, bytes) else source
     handle.seek(0)
@@ -74,11 +86,22 @@ def decode_clip(
         untrusted_bytes("clip"),
         av.open(handle, mode="r", metadata_errors="ignore", options=options) as container,
     ):
-        reader = _ClipReader(container, rules)
+        reader = _ClipReader(container, rules.of(part))
         painter = _Painter(rules, frame)
-        return tuple(
-            painter.paint(reader.frame_at(moment)) for moment in moments(reader.duration_s)
-        )
+        wanted = moments(reader.duration_s)
+        if not part.is_whole:
+            reader.be_strict()
+            painter.expect(reader.form())
+            wanted = wanted[reader.moments_of(part, wanted)]
+        return tuple(painter.paint(reader.frame_at(moment)) for moment in wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What all frames that are taken of a clip have in common."""
+
+    size: tuple[int, int]
+    turn: Image.Transpose | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +127,7 @@ class _ClipReader:
         self._shown: _Timed | None = None
         self._next: _Timed | None = None
         self._opened = False
+        self._group = 0
 
     @property
     def duration_s(self) -> float:
@@ -114,9 +138,44 @@ class _ClipReader:
             return float(self._container.duration / av.time_base)
         return self._scanned_duration()
 
+    def be_strict(self) -> None:
+        """Let nothing pass that the decoder finds wrong, though it could conceal it.
+
+        What it conceals with depends on what it decoded before. For before the first frame.
+        """
+        self._stream.codec_context.options = {"err_detect": "explode+bitstream+buffer"}
+
+    def form(self) -> _Form:
+        """Return the form of all frames, as far as the clip's beginning tells."""
+        context = self._stream.codec_context
+        turn = None
+        if self._rules.orientation == "apply":
+            self._feed.aim(self._start)
+            self._open()
+            turn = display_turn(self._found(self._next).rotation)
+        return _Form((context.width, context.height), turn)
+
+    def moments_of(self, part: SamplePart, moments: Sequence[float]) -> slice:
+        """Return which of all moments are a part's: those of whole groups of pictures.
+
+        Each part has at least one, and as much to decode as the others, about.
+        """
+        groups = [
+            [packets for _, packets in members]
+            for _, members in groupby(map(self._work, moments), key=lambda moment: moment[0])
+        ]
+        if len(groups) < part.count:
+            raise CorruptSampleError(
+                f"{len(groups)} groups of pictures are hit, too few for {part.count} parts; "
+                "decode the clip as a whole"
+            )
+        bounds = _bounds(groups, part.count)
+        begins = [0, *accumulate(map(len, groups))]
+        return slice(begins[bounds[part.number]], begins[bounds[part.number + 1]])
+
     def frame_at(self, moment_s: float) -> VideoFrame:
         """Return the frame on display; moments must not go back."""
-        target = self._start + int(moment_s / self._base)
+        target = self._target(moment_s)
         if self._worth_seeking(target):
             self._seek(target)
         self._feed.aim(target)
@@ -126,26 +185,44 @@ class _ClipReader:
             self._next = self._advance()
         if self._next is None:
             self._check_end()
-        shown = self._shown or self._next
-        if shown is None:
+        return self._found(self._shown or self._next)
+
+    def _target(self, moment_s: float) -> int:
+        return self._start + int(moment_s / self._base)
+
+    def _work(self, moment_s: float) -> tuple[int, int]:
+        """Return the group of pictures of a moment, and the packets in it up to there."""
+        target = self._target(moment_s)
+        group = self._group_of(target)
+        begin = self._keyframes[group] if self._keyframes else self._start
+        packets = bisect_right(self._times, target) - bisect_right(self._times, begin)
+        return group, max(packets, 0)
+
+    def _found(self, timed: _Timed | None) -> VideoFrame:
+        if timed is None:
             raise CorruptSampleError("the clip has no frame that decodes; leave it out")
-        return shown.frame
+        return timed.frame
 
     def _open(self) -> None:
         if not self._opened:
             self._opened = True
             self._next = self._advance()
 
+    def _group_of(self, target: int) -> int:
+        return max(0, bisect_right(self._keyframes, target) - 1)
+
     def _worth_seeking(self, target: int) -> bool:
-        position = self._next.time if self._next is not None else self._start
+        """Whether to begin anew: each group of pictures is decoded by itself, where they are known.
+
+        So what comes of one never depends on those before it, damaged ones among them.
+        """
+        if len(self._keyframes) > 1:
+            before, self._group = self._group, self._group_of(target)
+            return self._group != before
         if self._opened and self._next is None:
             return False
-        if len(self._keyframes) > 1:
-            return self._keyframe_before(target) > position
+        position = self._next.time if self._next is not None else self._start
         return (target - position) * self._base > _BLIND_GAP_S
-
-    def _keyframe_before(self, target: int) -> int:
-        return self._keyframes[max(0, bisect_right(self._keyframes, target) - 1)]
 
     def _seek(self, target: int) -> None:
         """Go to the last keyframe that is displayed no later than ``target``.
@@ -200,18 +277,23 @@ class _Painter:
     def __init__(self, rules: ClipRules, frame: Frame | None) -> None:
         self._rules = rules
         self._frame = frame
-        self._size: tuple[int, int] | None = None
-        self._turn: Image.Transpose | None = None
+        self._form: _Form | None = None
+        self._is_part = False
         self._window: Window | None = None
         self._last: tuple[VideoFrame, Image.Image] | None = None
+
+    def expect(self, form: _Form) -> None:
+        """Take no frame of another form: those of other parts would have to have that as well."""
+        self._begin(form)
+        self._is_part = True
 
     def paint(self, frame: VideoFrame) -> Image.Image:
         """Return the frame as a picture; the same frame again is the same picture."""
         if self._last is not None and self._last[0] is frame:
             return self._last[1]
-        if self._size is None:
-            self._begin(frame)
-        if (frame.width, frame.height) != self._size or frame.is_corrupt:
+        if self._form is None:
+            self._begin(self._form_of(frame))
+        if not self._fits(frame) or frame.is_corrupt:
             raise CorruptSampleError(
                 f"the frame at {frame.time:.2f} s is damaged or of another size; replace the file"
             )
@@ -220,16 +302,26 @@ class _Painter:
         self._last = (frame, image)
         return image
 
-    def _begin(self, frame: VideoFrame) -> None:
-        self._size = (frame.width, frame.height)
-        if self._rules.orientation == "apply":
-            self._turn = display_turn(frame.rotation)
+    def _begin(self, form: _Form) -> None:
+        self._form = form
         if self._frame is not None:
-            self._window = self._frame.window(*turned_size(self._size, self._turn))
+            self._window = self._frame.window(*turned_size(form.size, form.turn))
+
+    def _form_of(self, frame: VideoFrame) -> _Form:
+        turn = display_turn(frame.rotation) if self._rules.orientation == "apply" else None
+        return _Form((frame.width, frame.height), turn)
+
+    def _fits(self, frame: VideoFrame) -> bool:
+        """Whether a frame is as the first: of the whole in its size, of a part in all."""
+        form = self._form_of(frame)
+        if self._is_part:
+            return form == self._form
+        return self._form is not None and form.size == self._form.size
 
     def _framed(self, pixels: Bytes3) -> Image.Image:
-        if self._turn is not None:
-            image = Image.fromarray(pixels).transpose(self._turn)
+        turn = self._form.turn if self._form is not None else None
+        if turn is not None:
+            image = Image.fromarray(pixels).transpose(turn)
             return self._window.apply(image) if self._window else image
         if self._window is None:
             return Image.fromarray(pixels)
@@ -257,6 +349,23 @@ def _video_stream(container: Any, rules: ClipRules) -> Any:
     context.thread_type = "NONE"
     context.thread_count = 1
     return stream
+
+
+def _bounds(groups: Sequence[Sequence[int]], parts: int) -> list[int]:
+    """Return where parts begin, and the end of the last, given the packets up to each moment.
+
+    A group goes to the part in whose share of all the work its middle lies, as long as each
+    part has at least one.
+    """
+    costs = [group[-1] + len(group) for group in groups]
+    total, done, ends = sum(costs), 0, [0] * parts
+    for number, cost in enumerate(costs):
+        ends[min((2 * done + cost) * parts // (2 * total), parts - 1)] = number + 1
+        done += cost
+    bounds = [0]
+    for number in range(parts - 1):
+        bounds.append(min(max(ends[number], bounds[-1] + 1), len(groups) - (parts - 1 - number)))
+    return [*bounds, len(groups)]
 
 
 def _index_of(stream: Any, start: int) -> tuple[list[int], list[int]]:

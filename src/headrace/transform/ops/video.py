@@ -7,6 +7,7 @@ from typing import Literal
 
 from headrace.core.draws import Draws
 from headrace.core.errors import ConfigError
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.core.record import Value
 from headrace.transform import cost
 from headrace.transform.codecs.orientation import Orientation
@@ -71,6 +72,12 @@ class DecodeVideo(Decoder, frozen=True):
 
     def decode(self, value: Value, draws: Draws, frame: Frame | None) -> Pictures:
         """Return the frames; see :func:`headrace.transform.codecs.video.decode_clip`."""
+        return self.decode_part(value, draws, frame, WHOLE)
+
+    def decode_part(
+        self, value: Value, draws: Draws, frame: Frame | None, part: SamplePart
+    ) -> Pictures:
+        """Return the frames of one of at most ``frames`` parts."""
         rules = ClipRules(
             stream=self.stream,
             orientation=self.orientation,
@@ -79,7 +86,7 @@ class DecodeVideo(Decoder, frozen=True):
         )
         source: Source = encoded_source(value, self)
         images = decode_clip(
-            source, rules, lambda duration_s: self.moments(duration_s, draws), frame
+            source, rules, lambda duration_s: self.moments(duration_s, draws), frame, part
         )
         return Pictures(images, clip=True)
 
@@ -94,6 +101,11 @@ class DecodeVideo(Decoder, frozen=True):
             return [part * (number + draws.uniform()) for number in range(self.frames)]
         return [part * (number + 0.5) for number in range(self.frames)]
 
+    def decoded(self, frames: float, gops: float) -> float:
+        """Return how many of a clip's frames are decoded to reach those that are taken, about."""
+        hits = self.frames / max(gops, 1)
+        return frames * min(1.0, hits) * max(hits, 1.0) / (max(hits, 1.0) + 1)
+
     def infer(self, spec: Spec) -> Spec:
         """Return ``uint8 [T, H, W, 3]``."""
         width, height = picture_size(spec)
@@ -103,8 +115,7 @@ class DecodeVideo(Decoder, frozen=True):
         """Return the estimated CPU time to decode the groups of pictures that are hit [s]."""
         width, height = picture_size(spec)
         total, gops = (spec.frames, spec.gops) if isinstance(spec, Encoded) else (self.frames, 1)
-        hits = self.frames / max(gops, 1)
-        decoded = total * min(1.0, hits) * max(hits, 1.0) / (max(hits, 1.0) + 1)
+        decoded = self.decoded(total, gops)
         window = cost.window_s(frame.typical(width, height)) if frame else 0.0
         kept = self.frames * (width * height * cost.TO_RGB + window)
         return width * height * decoded * cost.VIDEO + kept
