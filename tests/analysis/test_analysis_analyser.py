@@ -536,6 +536,7 @@ def test_a_log_of_questions_alone_tells_opens_and_nothing_of_times() -> None:
     assert job.requests.operations == {"rename": 20, "open": 9}
     assert [(one.file, one.reads) for one in job.hottest] == [("/f0", 3), ("/f1", 3), ("/f2", 3)]
     assert job.hottest[0].bytes is None
+    assert job.hottest[0].ranks is None
 
 
 def test_requests_without_a_name_are_told_as_requests() -> None:

@@ -29,8 +29,8 @@ _PAIRS = pa.list_(
 _MOST = {"duration_ns": 2**56, "queue_ns": 2**56, "bytes": 2**56, "count": 2**40, "rank": 2**31}
 """Larger ones are no measurement but damage, and taken as null."""
 
-_NO_RANK = -2
-"""Places of processes without a rank lie below."""
+NOBODY = -2
+"""The place of events that tell neither rank nor process; those of processes lie below."""
 
 
 class Coded(NamedTuple):
@@ -129,10 +129,10 @@ class Columns:
     def places(self) -> Ints:
         """A number for each rank, or for its process where the rank is not known.
 
-        A rank's own number, else one below -1.
+        A rank's own number, else one below :data:`NOBODY`, or that.
         """
         ranks = self.numbers("rank")
-        return np.where(ranks < 0, _NO_RANK - np.maximum(self.numbers("pid"), 0), ranks)
+        return np.where(ranks < 0, NOBODY - np.maximum(self.numbers("pid"), 0), ranks)
 
     def of(self, *kinds: Kind) -> Columns:
         """Return the events of some kinds."""

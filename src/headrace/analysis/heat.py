@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.analysis.columns import NULL, Columns
+from headrace.analysis.columns import NOBODY, NULL, Columns
 from headrace.analysis.figures import Heat
 from headrace.analysis.named import Fold, NamedSums, folded
 from headrace.analysis.slots import SlotSums
@@ -115,12 +115,14 @@ class HeatSums:
         self._readers.add({name: readers[name] for name in readers.column_names})
 
     def _ranks(self, unit: int) -> dict[str, int]:
-        """Return how many ranks, or processes, read each file, if memory had room for all."""
+        """Return how many ranks, or processes, read each file of which all readers are known."""
         table = self._readers.table()
         if table is None or self._readers.given_up:
             return {}
         of_unit = table.filter(pc.equal(table["unit"], unit))
-        counts = of_unit.group_by("file", use_threads=False).aggregate([("place", "count")])
+        by_nobody = pc.unique(of_unit.filter(pc.equal(of_unit["place"], NOBODY))["file"])
+        known = of_unit.filter(pc.invert(pc.is_in(of_unit["file"], by_nobody)))
+        counts = known.group_by("file", use_threads=False).aggregate([("place", "count")])
         return dict(zip(counts["file"].to_pylist(), counts["place_count"].to_pylist(), strict=True))
 
     def _over_time(self, slots: pa.Table, file: str, begin_ns: int, end_ns: int) -> tuple[int, ...]:
