@@ -226,3 +226,16 @@ def test_no_batch_is_larger_than_others_make_them_however_many_ranks_there_are()
     sizes = [batch.num_rows for batch in Synthesis(model, ranks=20_000, steps=2).batches()]
     assert max(sizes) <= BATCH_EVENTS
     assert sum(sizes) >= 20_000 * 2 * 7
+
+
+@pytest.mark.parametrize("mean", [1e300, 1e10, 1e9])
+def test_a_model_of_times_that_no_trace_has_room_for_is_refused(mean: float) -> None:
+    model = msgspec.structs.replace(SMALL, step=Quantity(distribution=Constant(mean=mean)))
+    with pytest.raises(CallerError, match=r"longer than any trace|would end after 2116"):
+        list(Synthesis(model, steps=10).batches())
+
+
+def test_a_job_of_a_long_name_has_a_model_that_can_be_read() -> None:
+    step = Event(kind=Kind.STEP, begin_ns=0, duration_ns=10**9, rank=0, job="j" * 300)
+    model = fit_model(lambda: iter([batch_of([step])])).model
+    assert parse_toml(toml_text(model), Model, source="fitted") == model

@@ -7,11 +7,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from headrace.analysis.columns import Floats, Ints
+from headrace.analysis.columns import LATEST, Floats, Ints
 from headrace.analysis.workload.distributions import Curve
 from headrace.analysis.workload.model import Linked, Quantity
 from headrace.analysis.workload.noise import Noise
 from headrace.analysis.workload.normal import normal_scores
+from headrace.core.errors import CallerError
 
 _NOBODY = np.zeros(1, np.int64)
 """Stands for all ranks where they share one number."""
@@ -85,7 +86,14 @@ class LinkedField:
 
 
 def nanoseconds(seconds: Floats) -> Ints:
-    """Return seconds as whole nanoseconds."""
+    """Return seconds as whole nanoseconds.
+
+    Raises:
+        CallerError: one is longer than any trace.
+    """
+    longest = float(seconds.max(initial=0.0))
+    if longest * NS_PER_S >= LATEST:
+        raise CallerError(f"the model has a time of {longest:.3g} s, longer than any trace; lower it")
     return np.rint(seconds * NS_PER_S).astype(np.int64)
 
 

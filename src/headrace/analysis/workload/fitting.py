@@ -21,6 +21,7 @@ from headrace.analysis.workload.measurement import (
     StepTallies,
 )
 from headrace.analysis.workload.model import (
+    LONGEST_NAME,
     Files,
     Linked,
     Load,
@@ -83,7 +84,7 @@ def _fitted(measured: Measurement, *, name: str | None, source: str) -> Fitted:
 
     model = Model(
         version=1,
-        name=name or shape.job or "job",
+        name=(name or shape.job or "job")[:LONGEST_NAME],
         source=source,
         ranks=ranks,
         ranks_per_host=shape.ranks_per_host,

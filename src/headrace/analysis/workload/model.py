@@ -25,6 +25,9 @@ from headrace.trace.events import PARTS
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
 Correlation: TypeAlias = Annotated[float, Meta(ge=-1, le=1)]
 
+LONGEST_NAME = 200
+"""Of a model [letters]."""
+
 SHIPPED = ("T-S", "T-L", "MM-S", "MM-L", "MM-O")
 """Names of the models of the five reference workloads."""
 
@@ -161,7 +164,7 @@ class Model(Values, frozen=True, kw_only=True):
     version: Literal[1]
     """Of this format."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
     title: str = ""
     """What kind of job it is, for people."""
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from headrace.analysis.columns import NULL, Ints
+from headrace.analysis.columns import LATEST, NULL, Ints
 from headrace.analysis.workload.fields import Field, nanoseconds
 from headrace.analysis.workload.loads import Loads, ReadRequests
 from headrace.analysis.workload.model import Model
 from headrace.analysis.workload.noise import Noise
 from headrace.analysis.workload.rows import Block, Row, batch_of_rows
 from headrace.analysis.workload.transfers import Occurrences, host_names, occurrences
+from headrace.core.errors import CallerError
 from headrace.trace.events import Kind, Phase
 from headrace.trace.importer import BATCH_EVENTS
 
@@ -59,6 +60,9 @@ class Synthesis:
 
         Args:
             advanced: Called with the number of steps that were made since the last call.
+
+        Raises:
+            CallerError: a time of the model, or all together, is longer than any trace.
         """
         for one in self._occurrences:
             if one.is_first:
@@ -77,6 +81,7 @@ class Synthesis:
         for place, step in enumerate(steps.tolist()):
             begins[place] = self._clock_ns
             self._clock_ns += int(durations[place].max())
+            self._require_time(step)
             between.extend(
                 self._carried_out(one, step) for one in self._occurrences if one.is_due(step)
             )
@@ -84,6 +89,10 @@ class Synthesis:
         for ranks in np.split(self._ranks, range(width, self.ranks, width)):
             yield self._loop.events(steps, ranks, begins, durations[:, ranks])
         yield from between
+
+    def _require_time(self, step: int) -> None:
+        if self._clock_ns >= LATEST:
+            raise CallerError(f"step {step} would end after 2116; ask for {step} steps or fewer")
 
     def _carried_out(self, one: Occurrences, step: int) -> pa.RecordBatch:
         batch, slowest_ns = one.events(step, self._clock_ns)
