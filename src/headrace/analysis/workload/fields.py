@@ -93,7 +93,7 @@ def nanoseconds(seconds: Floats) -> Ints:
     """
     longest = float(seconds.max(initial=0.0))
     if longest * NS_PER_S >= LATEST:
-        raise CallerError(f"the model has a time of {longest:.3g} s, longer than any trace; lower it")
+        raise CallerError(f"{longest:.3g} s of the model are longer than any trace; lower them")
     return np.rint(seconds * NS_PER_S).astype(np.int64)
 
 
