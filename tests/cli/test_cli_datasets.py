@@ -45,6 +45,18 @@ def test_tables_go_to_standard_output(data: Path, capsys: pytest.CaptureFixture[
     assert shown.err == ""
 
 
+def test_files_in_trouble_for_one_reason_are_one_line(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        (data / f"{number}.tar").write_bytes(b"broken" * 200)
+    for verb in ("index", "inspect"):
+        assert run([verb, str(data)]) == 0
+    shown = capsys.readouterr()
+    for told in (shown.err, shown.out):
+        assert told.count("0.tar and 2 more: only the 0 samples") == 1
+
+
 def test_a_stale_index_exits_with_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(["index", str(data)])
     (data / "ant/1.jpg").write_bytes(b"changed")

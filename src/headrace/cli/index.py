@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from headrace.cli.fileproblems import problem_lines
 from headrace.cli.outputs import json_option
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.dataset.build import BuildProgress, OnProgress, build_index
@@ -38,7 +39,8 @@ def command(
     """List the samples of the dataset at URL, and where their bytes are.
 
     Folders of images, videos and sounds (class folders become labels), WebDataset shards,
-    Parquet files and JSON lines (also .gz and .zst) are understood, and mixed as they come.
+    Parquet files, JSON lines (also .gz and .zst), shards of MosaicML Streaming, Megatron's
+    .bin with .idx and TFRecord files (also .gz) are understood, and mixed as they come.
     Files that did not change since the last time are not read again. What is broken is
     listed by `headrace inspect`.
 
@@ -133,5 +135,5 @@ def _report(description: Description, place: str, took_s: float, json_file: str 
             f"{group.broken:,}" if group.broken else "",
         )
     Console().print(table)
-    for problem in description.problems:
-        click.echo(f"headrace: {problem.file}: {problem.reason}", err=True)
+    for line in problem_lines(description.problems):
+        click.echo(f"headrace: {line}", err=True)

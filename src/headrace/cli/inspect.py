@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.fileproblems import problem_lines
 from headrace.cli.outputs import json_option
 from headrace.dataset.build import list_dataset
 from headrace.dataset.describe import (
@@ -47,7 +48,8 @@ def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
     storage = open_storage(url)
     index = Index.load(index_file or storage)
     listing = list_dataset(storage)
-    staleness = compare_files(index, [*listing.files, *listing.misnamed, *listing.closed])
+    files = [*listing.files, *listing.misnamed, *listing.closed]
+    staleness = compare_files(index, files, listing.manifests)
     description = describe(index)
     if json_file:
         write_json(json_file, {"description": description, "stale": staleness})
@@ -67,9 +69,7 @@ def _print(description: Description, staleness: Staleness) -> None:
     console.print(_spread("CPU to decode it", description, lambda g: g.cost_s, seconds))
     _print_list(console, "classes", [f"{n:>9,}  {c}" for c, n in description.classes.items()])
     _print_list(console, "broken samples", _broken_lines(description))
-    _print_list(
-        console, "files in trouble", [f"{p.file}: {p.reason}" for p in description.problems]
-    )
+    _print_list(console, "files in trouble", problem_lines(description.problems))
     _print_list(
         console, "files left out", [f"{n:>9,}  .{e}" for e, n in description.ignored.items()]
     )

@@ -6,10 +6,11 @@ so an interrupted build loses nothing but its own work.
 
 from __future__ import annotations
 
+import posixpath
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -23,6 +24,8 @@ from headrace.dataset.folder import scan_media_file, with_labels
 from headrace.dataset.index import FileProblem, Index, IndexMeta
 from headrace.dataset.jsonl import scan_jsonl
 from headrace.dataset.location import Container, SampleLocation
+from headrace.dataset.mds import scan_mds
+from headrace.dataset.mdsdirectory import MANIFEST, Promise, read_promises
 from headrace.dataset.media import LOOKED_FOR, container_of, extension
 from headrace.dataset.parquet import scan_parquet
 from headrace.dataset.rows import RowBuilder
@@ -36,6 +39,7 @@ SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
     "tar": scan_tar,
     "parquet": scan_parquet,
     "jsonl": scan_jsonl,
+    "mds": scan_mds,
 }
 
 GROUP_FILES = 64
@@ -89,12 +93,15 @@ def build_index(
     kept = _reusable(previous, options)
     fresh = [file for file in listing.files if kept.get(file.path) != file]
     reused = {file.path for file in listing.files} - {file.path for file in fresh}
-    build = _Build(storage, options, side or SideFiles(storage))
+    shards = [file.path for file in listing.files if container_of(file.path) == "mds"]
+    promises = read_promises(storage, listing.manifests, {*shards} if shards else ())
+    build = _Build(storage, options, side or SideFiles(storage), promises.files)
     progress = _Progress(listing.files, fresh, on_progress)
     table, problems = build.scan(fresh, progress)
     if previous is not None and reused:
         table = pa.concat_tables([_rows_of(previous, reused), table])
         problems += [p for p in previous.problems if p.file in reused]
+    problems += promises.problems
     problems += [_misnamed(file) for file in listing.misnamed]
     problems += [_closed(storage, folder) for folder in listing.closed]
     table, classes = with_labels(_with_own_names(_in_order(table, listing.files)))
@@ -124,24 +131,35 @@ class Listing:
     closed: Sequence[FileInfo]
     """Folders that cannot be looked into."""
 
+    manifests: Sequence[FileInfo]
+    """Those that may say which shards an MDS directory has."""
+
     ignored: Counter[str]
     """Extension → number of the other files."""
 
 
 def list_dataset(storage: Storage) -> Listing:
     """List the files below the root, but for those whose name or folder starts with a dot."""
-    files, misnamed, closed, ignored = [], [], [], Counter[str]()
+    files, misnamed, closed, manifests, ignored = [], [], [], [], Counter[str]()
     for file in storage.list(hidden=False):
         path = file.path.encode("utf-8", "backslashreplace").decode()
         if file.version == CLOSED_FOLDER:
             closed.append(FileInfo(path, file.size, file.version))
+        elif posixpath.basename(path) == MANIFEST:
+            manifests.append(file)
         elif container_of(path) is None:
             ignored[extension(path)] += 1
         elif path == file.path:
             files.append(file)
         else:
             misnamed.append(FileInfo(path, file.size, file.version))
-    return Listing(files, misnamed, closed, ignored)
+    return Listing(_without_copies(files), misnamed, closed, manifests, ignored)
+
+
+def _without_copies(files: Sequence[FileInfo]) -> list[FileInfo]:
+    """Leave out compressed shards that lie there without compression as well."""
+    plain = {file.path for file in files if file.path.endswith(".mds")}
+    return [file for file in files if posixpath.splitext(file.path)[0] not in plain]
 
 
 def _misnamed(file: FileInfo) -> FileProblem:
@@ -245,10 +263,17 @@ class _Interrupted(Exception):  # noqa: N818 - not an error: the build was told 
 class _Build:
     """Scans groups of files in threads and puts the results together in path order."""
 
-    def __init__(self, storage: Storage, options: ScanOptions, side: SideFiles) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        options: ScanOptions,
+        side: SideFiles,
+        promises: Mapping[str, Promise],
+    ) -> None:
         self._storage = storage
         self._options = options
         self._side = side
+        self._promises = promises
         self._stop = threading.Event()
 
     def scan(
@@ -295,7 +320,8 @@ class _Build:
         return rows.finish(), problems
 
     def _scan_file(self, file: FileInfo) -> Scan:
-        source = ScanSource(self._storage, file, self._options, self._side)
+        promise = self._promises.get(file.path)
+        source = ScanSource(self._storage, file, self._options, self._side, promise)
         container = container_of(file.path)
         assert container is not None
         return SCANNERS[container](source)

@@ -111,10 +111,19 @@ def describe(index: Index) -> Description:
     )
 
 
-def compare_files(index: Index, files: Iterable[FileInfo]) -> Staleness:
-    """Compare an index with the files that are there now (those that could hold samples)."""
-    now = {file.path: file for file in files}
+def compare_files(
+    index: Index, files: Iterable[FileInfo], beside: Iterable[FileInfo] = ()
+) -> Staleness:
+    """Compare an index with the files that are there now.
+
+    Args:
+        index: What was there.
+        files: Those that could hold samples.
+        beside: Those that say something about others; new ones are nothing new.
+    """
     indexed = {file.path: file for file in index.files()}
+    known = (file for file in beside if file.path in indexed)
+    now = {file.path: file for file in (*files, *known)}
     return Staleness(
         changed=tuple(p for p, file in indexed.items() if p in now and now[p] != file),
         gone=tuple(path for path in indexed if path not in now),

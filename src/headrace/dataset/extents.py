@@ -8,6 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.dataset.index import Index
+from headrace.dataset.location import Container
+
+_COMPRESSIBLE: frozenset[Container] = frozenset({"jsonl", "mds", "tfrecord"})
+"""Containers whose files may be compressed; those that are have blocks."""
 
 Longs = npt.NDArray[np.int64]
 
@@ -38,8 +42,8 @@ def indexed_files(index: Index) -> list[str]:
 def extents(index: Index) -> Extents:
     """Return where each sample's bytes are.
 
-    A row of a Parquet file needs the column chunks of its row group. Offsets in compressed
-    text say nothing about the file's own bytes: such samples count as the whole file.
+    A row of a Parquet file needs the column chunks of its row group. Offsets in a compressed
+    file say nothing about the file's own bytes: such samples count as the whole file.
     """
     starts = index.file_starts()
     counts = np.diff(starts, append=len(index))
@@ -68,8 +72,9 @@ def _spans(index: Index) -> tuple[Longs, Longs]:
 
 def _is_compressed(index: Index) -> npt.NDArray[np.bool_]:
     containers = index.table.column("container").combine_chunks()
-    is_text = np.array([name == "jsonl" for name in containers.dictionary.to_pylist()], np.bool_)
-    packed: npt.NDArray[np.bool_] = is_text[containers.indices.to_numpy()]
+    names = containers.dictionary.to_pylist()
+    may_be = np.array([name in _COMPRESSIBLE for name in names], np.bool_)
+    packed: npt.NDArray[np.bool_] = may_be[containers.indices.to_numpy()]
     return packed & (_numbers(index, "block") >= 0)
 
 

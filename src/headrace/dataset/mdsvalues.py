@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
+from headrace.core.errors import CorruptDataError
 from headrace.core.record import AnyArray, Value
 from headrace.dataset.digits import whole_number
 
@@ -69,6 +70,7 @@ def mds_value(encoding: str, data: bytes) -> Value:
     Raises:
         ValueError: the bytes are not in this encoding.
         LookupError: as ``ValueError``.
+        CorruptDataError: as ``ValueError``.
     """
     name, _, rest = encoding.partition(":")
     return _array(rest, data) if name == "ndarray" else _DECODERS[name](data)
@@ -90,19 +92,41 @@ def _number(dtype: str) -> Callable[[bytes], Value]:
     return decode
 
 
+def picture_head(head: bytes, length: int) -> tuple[int, int]:
+    """Return width and height of a picture of raw pixels [px].
+
+    Args:
+        head: Its first bytes.
+        length: All its bytes.
+
+    Raises:
+        CorruptDataError: its mode is not known, or it has another length than such a picture.
+    """
+    width, height, _, _ = _pixels(head, length)
+    return width, height
+
+
+def _pixels(head: bytes, length: int) -> tuple[int, int, str, int]:
+    """Return width, height and mode of raw pixels, and where they begin."""
+    if len(head) < _PIL_HEAD.size:
+        raise CorruptDataError("it ends inside the head of a picture")
+    width, height, mode_bytes = _PIL_HEAD.unpack_from(head)
+    begin = _PIL_HEAD.size + mode_bytes
+    mode = head[_PIL_HEAD.size : begin].decode("ascii", "replace")
+    if mode not in _BYTES_PER_PIXEL:
+        raise CorruptDataError(f"pixels of mode {mode[:20]!r} are not known; write them as png")
+    if not 0 < width * height * _BYTES_PER_PIXEL[mode] == length - begin:
+        raise CorruptDataError(
+            f"{length - begin} bytes are no {width} x {height} pixels of mode {mode}"
+        )
+    return width, height, mode, begin
+
+
 def _picture(data: bytes) -> Value:
     """Turn raw pixels into a picture that any decoder of pictures reads."""
-    if len(data) < _PIL_HEAD.size:
-        raise ValueError("it ends inside the head of a picture")
-    width, height, mode_bytes = _PIL_HEAD.unpack_from(data)
-    mode = data[_PIL_HEAD.size : _PIL_HEAD.size + mode_bytes].decode()
-    pixels = data[_PIL_HEAD.size + mode_bytes :]
-    if mode not in _BYTES_PER_PIXEL:
-        raise ValueError(f"pixels of mode {mode[:20]!r} are not known; write them as png")
-    if width * height * _BYTES_PER_PIXEL[mode] != len(pixels) or not pixels:
-        raise ValueError(f"{len(pixels)} bytes are no {width} x {height} pixels of mode {mode}")
+    width, height, mode, begin = _pixels(data, len(data))
     target = io.BytesIO()
-    Image.frombytes(mode, (width, height), pixels).save(target, "TIFF")
+    Image.frombytes(mode, (width, height), data[begin:]).save(target, "TIFF")
     return target.getvalue()
 
 

@@ -44,11 +44,13 @@ _CONTAINERS: tuple[tuple[str, Container], ...] = (
     (".jsonl.zst", "jsonl"),
     (".json.gz", "jsonl"),
     (".json.zst", "jsonl"),
+    *((f".mds{ending}", "mds") for ending in ("", ".zstd", ".gz", ".br", ".bz2", ".snappy")),
 )
 
 LOOKED_FOR = (
     "images (.jpg .png .webp …), videos (.mp4 .webm .mkv …), audio (.wav .mp3 .flac …), "
-    "WebDataset shards (.tar), Parquet files (.parquet), JSON lines (.jsonl, .jsonl.gz, .jsonl.zst)"
+    "WebDataset shards (.tar), Parquet files (.parquet), JSON lines (.jsonl, .jsonl.gz, "
+    ".jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …)"
 )
 """What a dataset may be made of, for people."""
 

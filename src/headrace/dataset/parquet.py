@@ -27,6 +27,7 @@ from headrace.dataset.scan import Scan, ScanSource
 BATCH_ROWS = 64
 """Rows whose media are in memory at once while headers are read [rows]."""
 
+
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
     """One column that becomes a field of the record."""

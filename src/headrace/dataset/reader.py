@@ -26,8 +26,10 @@ from headrace.core.errors import (
 )
 from headrace.core.record import Record
 from headrace.dataset.cache import CacheStatistics
+from headrace.dataset.fields import by_field
 from headrace.dataset.lines import Lines
 from headrace.dataset.location import Container, Member, SampleLocation
+from headrace.dataset.shards import Shards
 from headrace.dataset.side import SideFiles
 from headrace.dataset.uncompressed import Uncompressed
 from headrace.dataset.values import document_lengths, value
@@ -54,11 +56,14 @@ class ReaderLimits:
     frame_bytes: int = 64 * 1024 * 1024
     """Decompressed Zstandard frames that are kept [bytes]."""
 
+    shard_bytes: int = 256 * 1024 * 1024
+    """Decompressed MDS shards that are kept [bytes]."""
+
     def __post_init__(self) -> None:
-        if self.row_group_bytes < 0 or self.frame_bytes < 0:
+        if min(self.row_group_bytes, self.frame_bytes, self.shard_bytes) < 0:
             raise ConfigError(
-                f"row_group_bytes={self.row_group_bytes} and frame_bytes={self.frame_bytes} "
-                "must be 0 or more"
+                f"row_group_bytes={self.row_group_bytes}, frame_bytes={self.frame_bytes} and "
+                f"shard_bytes={self.shard_bytes} must be 0 or more"
             )
 
 
@@ -68,6 +73,7 @@ class ReaderStatistics:
 
     row_groups: CacheStatistics
     frames: CacheStatistics
+    shards: CacheStatistics
 
 
 class SampleReader:
@@ -93,9 +99,11 @@ class SampleReader:
         self._opening = threading.Lock()
         self._opened_groups: RowGroups | None = None
         self._files = Uncompressed(storage, side or SideFiles(storage), limits.frame_bytes)
+        self._shards = Shards(storage, limits.shard_bytes)
         self._readers: dict[Container, Callable[[SampleLocation], dict[str, bytes]]] = {
             "parquet": lambda location: self._row_groups().read(location),
             "jsonl": Lines(self._files).read,
+            "mds": self._shards.read,
         }
 
     def read_raw(self, location: SampleLocation) -> dict[str, bytes]:
@@ -176,7 +184,9 @@ class SampleReader:
     def statistics(self) -> ReaderStatistics:
         """Return what the caches did."""
         return ReaderStatistics(
-            row_groups=self._row_groups().statistics(), frames=self._files.statistics()
+            row_groups=self._row_groups().statistics(),
+            frames=self._files.statistics(),
+            shards=self._shards.statistics(),
         )
 
     def close(self) -> None:
@@ -184,6 +194,7 @@ class SampleReader:
         if self._opened_groups is not None:
             self._opened_groups.close()
         self._files.close()
+        self._shards.close()
 
     def _row_groups(self) -> RowGroups:
         """Return the reader of Parquet rows; importing it is half of a worker's start-up time."""
@@ -238,7 +249,7 @@ def decode_fields(location: SampleLocation, raw: Mapping[str, bytes]) -> Record:
     for field, data in raw.items():
         try:
             record[field] = value(location.container, field, names.get(field, ""), data)
-        except (ValueError, LookupError) as error:
+        except (ValueError, LookupError, CorruptDataError) as error:
             raise CorruptSampleError(
                 f"{location.key}: its {field} cannot be read: {error}"
             ) from error
@@ -247,16 +258,6 @@ def decode_fields(location: SampleLocation, raw: Mapping[str, bytes]) -> Record:
     if location.label is not None:
         record.setdefault("label", location.label)
     return record
-
-
-def by_field(members: Sequence[Member], parts: Sequence[bytes]) -> dict[str, bytes]:
-    """Return the bytes of each field, those of several members of one joined in their order."""
-    fields: dict[str, list[bytes]] = {}
-    for member, part in zip(members, parts, strict=True):
-        fields.setdefault(member.field, []).append(part)
-    return {
-        field: found[0] if len(found) == 1 else b"".join(found) for field, found in fields.items()
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headrace.core.errors import ConfigError
 from headrace.dataset.index import FileProblem
 from headrace.dataset.location import Kind, SampleLocation
+from headrace.dataset.mdsdirectory import Promise
 from headrace.dataset.probe import IMAGE_READ_BYTES, Headers, probe
 from headrace.dataset.side import SideFiles
 from headrace.storage.port import FileInfo, Storage
@@ -22,7 +23,7 @@ class ScanOptions:
     """How a dataset is scanned."""
 
     text_field: str = "text"
-    """Name of the text in JSON lines and Parquet files."""
+    """Name of the text in files whose fields have names."""
 
     workers: int = 8
     """Files that are read at the same time."""
@@ -42,6 +43,8 @@ class ScanSource:
     file: FileInfo
     options: ScanOptions
     side: SideFiles
+    promise: Promise | None = None
+    """What the manifest of an MDS directory says of the file."""
 
     def open(self, offset: int = 0, length: int | None = None, **options: int) -> RangeFile:
         """Open a range of the file, or all of it.

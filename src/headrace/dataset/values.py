@@ -31,6 +31,7 @@ def value(container: Container, field: str, name: str, data: bytes) -> Value:
     Raises:
         ValueError: the bytes are not such a value.
         LookupError: as ``ValueError``.
+        CorruptDataError: as ``ValueError``.
     """
     if container in _ENCODED and name != BYTES:
         return _ENCODED[container](name, data)
