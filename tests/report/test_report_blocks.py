@@ -95,6 +95,23 @@ def test_names_give_way_to_numbers_and_drawings_and_keep_their_ends() -> None:
     assert re.match(r"  …\S*deep/shard-17\.tar  ", rows[0]) and rows[1].startswith("  short.tar ")
 
 
+def test_columns_without_room_come_below_with_the_names_once_more_and_no_number_is_cut() -> None:
+    numbers = [f"{n}.50 ms" for n in range(1, 8)]
+    table = Table(
+        title="Jobs",
+        columns=("job", *(f"checkpoint column {n}" for n in range(1, 8))),
+        rows=tuple((job * 32, *numbers) for job in "ab"),
+        emphasis=frozenset({7}),
+    )
+    output = io.StringIO()
+    print_table(Console(file=output, width=60), table)
+    told = output.getvalue()
+    assert max(map(len, told.splitlines())) <= 60
+    assert all(told.count(number) == 2 for number in numbers)
+    assert told.count("…" + "a" * 15) == told.count("…" + "b" * 15) == 3
+    assert told.count("checkpoint") == 7 and told.count("Jobs") == 1
+
+
 def test_drawings_below_each_other_begin_at_the_same_place() -> None:
     output = io.StringIO()
     rows = (("early", "█         "), ("late", "         █"))
