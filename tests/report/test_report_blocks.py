@@ -21,7 +21,17 @@ TABLE = Table(title="Waits", columns=("", "ours"), rows=(("median", "2 ms"),), n
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0 s"), (1.234, "1.23 s"), (0.0183, "18.3 ms"), (4.1e-4, "410 µs"), (123.4, "123 s")],
+    [
+        (0.0, "0 s"),
+        (1.234, "1.23 s"),
+        (0.0183, "18.3 ms"),
+        (4.1e-4, "410 µs"),
+        (123.4, "123 s"),
+        (0.9999, "1.00 s"),
+        (9.996e-4, "1.00 ms"),
+        (3599.9, "1.00 h"),
+        (1234.0, "1234 s"),
+    ],
 )
 def test_durations_have_three_digits_and_the_unit_that_suits(value: float, text: str) -> None:
     assert units.seconds(value) == text
@@ -30,6 +40,7 @@ def test_durations_have_three_digits_and_the_unit_that_suits(value: float, text:
 def test_sizes_are_decimal() -> None:
     assert units.bytes_(999) == "999 B"
     assert units.bytes_(178_534_635) == "179 MB"
+    assert units.bytes_(999_999) == "1.00 MB"
 
 
 def test_what_is_not_a_number_is_a_dash() -> None:

@@ -11,11 +11,12 @@ def seconds(value: float) -> str:
     """Return a duration with three significant digits: ``3.50 h``, ``1.24 s``, ``18.3 ms``."""
     if math.isnan(value):
         return "–"
-    if value >= 3600:
+    rounded = _rounded(value)
+    if rounded >= 3600:
         return f"{significant(value / 3600)} h"
-    if value >= 1 or value == 0:
+    if rounded >= 1 or value == 0:
         return f"{significant(value)} s"
-    if value >= 1e-3:
+    if rounded >= 1e-3:
         return f"{significant(value * 1e3)} ms"
     return f"{significant(value * 1e6)} µs"
 
@@ -31,7 +32,7 @@ def round_seconds(value: float) -> str:
 def bytes_(value: float) -> str:
     """Return a size in decimal units: ``178 MB``."""
     for unit in _BYTES:
-        if value < 1000 or unit == _BYTES[-1]:
+        if _rounded(value) < 1000 or unit == _BYTES[-1]:
             return f"{value:.0f} {unit}" if unit == "B" else f"{significant(value)} {unit}"
         value /= 1000
     raise AssertionError("unreachable")
@@ -57,8 +58,13 @@ def significant(value: float) -> str:
     """Return three significant digits without an exponent."""
     if value == 0 or math.isnan(value):
         return "0" if value == 0 else "–"
-    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    decimals = max(0, 2 - math.floor(math.log10(abs(_rounded(value)))))
     return f"{value:.{decimals}f}"
+
+
+def _rounded(value: float) -> float:
+    """Return a value as it is shown, so that 999.6 kB is 1.00 MB."""
+    return float(f"{value:.3g}")
 
 
 def counted(count: int, noun: str) -> str:
