@@ -12,6 +12,8 @@ import pytest
 from headrace import Loader
 from headrace.agent.agentlog import MOST_EACH, MadeRow, MadeRows
 from headrace.agent.local import LocalAgent
+from headrace.analysis.analyser import Analyser
+from headrace.analysis.figures import Requests
 from headrace.policy.lookahead_events import Visit
 from headrace.trace.opening import open_trace
 
@@ -27,6 +29,15 @@ def texts(tmp_path: Path) -> Path:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     return [row for batch in open_trace([folder]).batches() for row in batch.to_pylist()]
+
+
+def requests_of(job: str, *folders: Path) -> Requests:
+    trace, analyser = open_trace(folders), Analyser(job=job)
+    for batch in trace.batches():
+        analyser.add(batch)
+    (figures,) = analyser.result(format_name=trace.format, notes=trace.notes).jobs
+    assert figures.requests is not None
+    return figures.requests
 
 
 def test_answers_to_a_rank_and_its_requests_are_found_together(
@@ -63,6 +74,11 @@ def test_answers_to_a_rank_and_its_requests_are_found_together(
     made = [row for row in rows(tmp_path / "traces") if row["name"] == "read"]
     assert {row["file"] for row in made} == {str(texts / "all.jsonl")}
     assert all(row["job"] == job and row["bytes"] > 0 and row["phase"] is None for row in made)
+    requests = requests_of(job, tmp_path / "rank", tmp_path / "traces")
+    own = [row for row in rows(tmp_path / "rank") if row["name"] == "read"]
+    assert requests.read_bytes is not None and requests.fetched_bytes is not None
+    assert requests.read_bytes.total == sum(row["bytes"] for row in [*made, *own])
+    assert requests.fetched_bytes.total == sum(row["bytes"] for row in fetches)
 
 
 class _Job:
