@@ -1,7 +1,8 @@
-"""Puts this folder on the path (contract suites are imported as ``contract.…``); real HDFS.
+"""Puts this folder on the path (contract suites are imported as ``contract.…``); real stores.
 
 Tests take ``hdfs_dir`` for a place of their own in the session's cluster, ``hdfs`` for the
-cluster itself, which they leave whole, and ``hdfs_cluster`` for one that they may break.
+cluster itself, which they leave whole, and ``hdfs_cluster`` for one that they may break. They take
+``s3`` for the session's S3 server, whose client the process then is, and ``s3_dir`` for a place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 from headrace.core.errors import ConfigError, RemoteError
 from headrace.devhdfs.artefacts import find_classpath, find_java
 from headrace.devhdfs.cluster import Cluster
+from stores.seaweed import BUCKET, Seaweed, as_client
 
 pytest.register_assert_rewrite("contract")
 
@@ -58,6 +60,26 @@ def hdfs_cluster(hadoop: None) -> Iterator[Callable[..., Cluster]]:
     """Start further clusters, which the test may break: ``hdfs_cluster(datanodes=2)``."""
     with ExitStack() as running:
         yield lambda **settings: running.enter_context(Cluster(**settings))
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[Seaweed]:
+    """One real S3 server for the whole session, with the bucket ``BUCKET``."""
+    with Seaweed() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: Seaweed) -> Iterator[Seaweed]:
+    """The session's server, as variables of the environment name it."""
+    with as_client(s3_server.environment):
+        yield s3_server
+
+
+@pytest.fixture
+def s3_dir(s3: Seaweed) -> str:
+    """URL of a folder of its own, which is there as soon as something lies in it."""
+    return f"s3://{BUCKET}/test-{next(_NUMBERS)}"
 
 
 def _web_hdfs(cluster: Cluster, method: str, call: str) -> None:

@@ -44,7 +44,7 @@ def test_nothing_alike_is_not_guessed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "hint"),
-    [("flie:/data", "did you mean file:"), ("s3://bucket/x", "plain path or file:")],
+    [("flie:/data", "did you mean file:"), ("gopher://bucket/x", "plain path or abfs:")],
 )
 def test_an_unknown_scheme_names_what_is_supported(url: str, hint: str) -> None:
     with pytest.raises(CallerError, match=hint):

@@ -9,6 +9,9 @@ from headrace.core.errors import CallerError
 
 _DEFAULT_PORTS = {"hdfs": 8020}
 
+_WITH_USER = ("abfs", "abfss", "sftp", "ssh", "smb", "ftp")
+"""Schemes in whose URLs something stands before the host: a container of Azure, or a user."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
@@ -17,7 +20,8 @@ class StoreAddress:
     scheme: str
     authority: str
     """Host and port, or the name of a service as written, since configurations tell ``Prod``
-    from ``prod``; empty for the store's default."""
+    from ``prod``; empty for the store's default. With Azure's container or a user before an ``@``
+    where the scheme has one."""
 
     folders: tuple[str, ...]
     """Names from the store's root down, percent signs decoded."""
@@ -34,14 +38,20 @@ class StoreAddress:
         try:
             parts = urlsplit(url)
             parts.port  # noqa: B018 - raises where it is no number
-        except ValueError as error:
-            raise CallerError(f"{url!r} is not a URL: {error}") from error
+        except ValueError:
+            raise CallerError(f"{masked(url)!r} is not a URL; is its port a number?") from None
         if not parts.scheme or not url[len(parts.scheme) :].startswith("://"):
-            raise CallerError(f"{url!r} is not of the form SCHEME://HOST:PORT/PATH")
-        if parts.query or parts.fragment or "@" in parts.netloc:
+            raise CallerError(f"{masked(url)!r} is not of the form SCHEME://HOST:PORT/PATH")
+        if parts.password is not None:
             raise CallerError(
-                f"{url!r}: a user, '?' or '#' mean nothing to a store; write '?' and '#' in a "
-                "name as %3F and %23"
+                f"{masked(url)!r} has a secret in it, which URLs keep from nobody; give it to the "
+                "store in the environment"
+            )
+        has_user = "@" in parts.netloc and parts.scheme not in _WITH_USER
+        if parts.query or parts.fragment or has_user:
+            raise CallerError(
+                f"{masked(url)!r}: a user, '?' or '#' mean nothing to a store; write '?' and '#' "
+                "in a name as %3F and %23"
             )
         is_host = parts.port is not None
         authority = parts.netloc.lower() if is_host else parts.netloc
@@ -62,8 +72,20 @@ class StoreAddress:
         return f"{self.scheme}://{self.authority}/{quote('/'.join(self.folders))}"
 
 
+def masked(url: str) -> str:
+    """Return a URL as messages may show it: without what could be a secret."""
+    scheme, start, rest = url.partition("://")
+    rest, query, _ = rest.partition("?")
+    user, at, host = rest.rpartition("@")
+    if ":" in user or "/" not in user:
+        rest = f"…@{host}" if at else rest
+    return f"{scheme}{start}{rest}" + "?…" * bool(query)
+
+
 def _folders(url: str, path: str) -> tuple[str, ...]:
     names = tuple(name for name in unquote(path).split("/") if name not in ("", "."))
     if ".." in names or "\0" in path + "".join(names):
-        raise CallerError(f"{url!r} has '..' or a zero byte in its path; write the path in full")
+        raise CallerError(
+            f"{masked(url)!r} has '..' or a zero byte in its path; write the path in full"
+        )
     return names

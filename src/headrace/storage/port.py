@@ -29,8 +29,9 @@ class FileInfo:
     """Changes whenever the content may have changed (a modification stamp or an entity tag)."""
 
     modified_s: float | None = field(default=None, compare=False)
-    """When it was written, by the store's own clock, since 1970 [s]; None: not known. Only to be
-    compared with another file's: this host's clock may go wrong."""
+    """When it was written (or renamed, in a store that renames by copying), by the store's own
+    clock, since 1970 [s]; None: not known. Only to be compared with another file's: this host's
+    clock may go wrong."""
 
 
 CLOSED_FOLDER = "closed folder"
@@ -152,7 +153,10 @@ class Storage(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, replacing ``target`` atomically; durable when this returns."""
+        """Move a file, replacing ``target`` atomically; durable when this returns.
+
+        A store that can only copy and delete has both names meanwhile, and after a crash.
+        """
         ...
 
     def delete(self, path: str) -> None:

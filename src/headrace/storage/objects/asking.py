@@ -1,0 +1,195 @@
+"""Asks an object store through obstore: bounded, repeated through an outage, translated."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import obstore.exceptions
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from headrace.core.errors import ConfigError, HeadraceError, StorageError
+from headrace.storage.objects.address import ObjectsAddress
+from headrace.storage.objects.config import ObjectsConfig
+from headrace.storage.objects.failure import Failure, Fault, judge
+from headrace.storage.objects.profile import s3_settings
+
+if TYPE_CHECKING:
+    from obstore.store import AzureConfig, ClientConfig, RetryConfig, S3Config
+
+T = TypeVar("T")
+
+Objects = S3Store | GCSStore | AzureStore
+
+NATIVE_ERRORS = (obstore.exceptions.BaseError, OSError, ValueError, RuntimeError)
+"""What obstore raises."""
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 3.0
+
+WRITE_RETRIES = 20
+"""Times that obstore repeats one request of an upload: begun anew, it would cost all of it."""
+
+COPY_PATIENCE = 10
+"""A request that writes may take so many times as long as one that reads: a copy within the store
+of 5 GB is one."""
+
+
+class StoreAwayError(StorageError):
+    """The store does not answer, or asks for patience; it may be back soon."""
+
+
+class OutOfRangeError(StorageError):
+    """An object ends before the bytes that were asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestStatistics:
+    """What was asked of a store since it was opened."""
+
+    requests: int
+    """Reads, descriptions, pages of lists, and writes; an upload's parts count as its writes do."""
+
+    repeated: int
+    """Of these, asked again because the store failed or throttled."""
+
+
+class Asking:
+    """One bucket. Thread-safe; refuses in a forked child, where obstore would wait for ever."""
+
+    def __init__(self, address: ObjectsAddress, config: ObjectsConfig) -> None:
+        """Connect to nobody yet.
+
+        Raises:
+            ConfigError: the environment or a profile is not understood.
+        """
+        self._address = address
+        self._config = config
+        self._answered = False
+        self._requests = self._repeated = 0
+        settings: S3Config = s3_settings() if address.kind == "s3" else {}
+        self._reading = _connect(address, config, settings, writes=False)
+        self._writing = _connect(address, config, settings, writes=True)
+        self.lists_in_order = address.kind == "gs" or (
+            address.kind == "s3" and "endpoint" not in settings and not _is_express(address)
+        )
+        """Keys are listed in the order of their bytes."""
+
+    def ask(self, tried: str, call: Callable[[Objects], T]) -> T:
+        """Return the answer to a question, asked again for a while if the store fails.
+
+        A store that never answered is asked thrice: its address may be wrong.
+
+        Raises:
+            NotFoundError: there is no such object or bucket.
+            AccessError: these keys may not.
+            OutOfRangeError: bytes beyond the end were asked for.
+            StoreAwayError: it failed or throttled for ``outage_s``.
+            StorageError: it refuses.
+        """
+        give_up_at = time.monotonic() + self._config.outage_s
+        pause_s, attempts = FIRST_PAUSE_S, 0
+        while True:
+            try:
+                return self._once(tried, lambda: call(self._reading))
+            except StoreAwayError:
+                attempts += 1
+                is_late = time.monotonic() + pause_s > give_up_at
+                if is_late or (attempts == 3 and not self._answered):
+                    raise
+            self._repeated += 1
+            time.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+    def tell(self, tried: str, call: Callable[[Objects], T]) -> T:
+        """Have something done; obstore repeats the requests that it is made of.
+
+        Raises: as ``ask``.
+        """
+        return self._once(tried, lambda: call(self._writing))
+
+    def statistics(self) -> RequestStatistics:
+        """Return what was asked so far, about: threads do not wait for each other to count."""
+        return RequestStatistics(requests=self._requests, repeated=self._repeated)
+
+    def _once(self, tried: str, call: Callable[[], T]) -> T:
+        _require_own_process(tried)
+        self._requests += 1
+        try:
+            answer = call()
+        except NATIVE_ERRORS as error:
+            failure = judge(error, kind=self._address.kind, bucket=self._address.bucket)
+            raise self._translated(failure, tried) from None  # its text may hold a signature
+        self._answered = True
+        return answer
+
+    def _translated(self, failure: Failure, tried: str) -> HeadraceError:
+        if failure.fault in (Fault.AWAY, Fault.BUSY):
+            return StoreAwayError(f"cannot {tried}: {failure.reason}")
+        self._answered = True
+        if failure.fault is Fault.RANGE:
+            return OutOfRangeError(f"cannot {tried}: {failure.reason}")
+        return failure.error(tried)
+
+
+def _is_express(address: ObjectsAddress) -> bool:
+    """Tell whether it is a bucket of S3 Express One Zone, which lists in no order."""
+    return address.bucket.endswith("--x-s3")
+
+
+def _connect(
+    address: ObjectsAddress, config: ObjectsConfig, settings: S3Config, *, writes: bool
+) -> Objects:
+    client: ClientConfig = {
+        "allow_http": True,  # where the endpoint says so; those that are known are https
+        "connect_timeout": timedelta(seconds=config.connect_timeout_s),
+        "timeout": timedelta(seconds=config.request_timeout_s * (COPY_PATIENCE if writes else 1)),
+        "user_agent": "headrace",
+    }
+    retries: RetryConfig = {
+        "max_retries": WRITE_RETRIES if writes else 0,
+        "retry_timeout": timedelta(seconds=config.outage_s),
+        "backoff": {"max_backoff": timedelta(seconds=LONGEST_PAUSE_S)},
+    }
+    try:
+        return _store(address, settings, client, retries)
+    except NATIVE_ERRORS as error:
+        raise ConfigError(f"cannot open {address.url}: {_misconfigured(str(error))}") from None
+
+
+def _store(
+    address: ObjectsAddress, settings: S3Config, client: ClientConfig, retries: RetryConfig
+) -> Objects:
+    bucket = address.bucket
+    if address.kind == "s3":
+        return S3Store(bucket, config=settings, client_options=client, retry_config=retries)
+    if address.kind == "gs":
+        return GCSStore(bucket, client_options=client, retry_config=retries)
+    account: AzureConfig = {"account_name": address.account} if address.account else {}
+    return AzureStore(bucket, config=account, client_options=client, retry_config=retries)
+
+
+def _misconfigured(text: str) -> str:
+    if "Account must be specified" in text:
+        return "AZURE_STORAGE_ACCOUNT_NAME is not set; set it, or name the account in the URL"
+    return f"obstore says {text.splitlines()[0][:300]}; look at what is set in the environment"
+
+
+_used_in: int | None = None
+"""Process in which obstore has begun its threads; they do not come along into a fork."""
+
+
+def _require_own_process(tried: str) -> None:
+    global _used_in  # noqa: PLW0603 - obstore's threads are the process's, too
+    if _used_in is None:
+        _used_in = os.getpid()
+    elif _used_in != os.getpid():
+        raise StorageError(
+            f"cannot {tried}: this process was forked from one that had used an object store, and "
+            "its connections do not outlive a fork; start processes by 'spawn' or 'forkserver' "
+            "(torch: multiprocessing_context='forkserver')"
+        )

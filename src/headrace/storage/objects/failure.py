@@ -1,0 +1,146 @@
+"""What obstore's exceptions mean: whose fault, whether to try again, what to do. Pure.
+
+Only the status, the error's code and the store's own sentence are told of an answer: the rest
+of it repeats what was sent, with what it was signed by.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace.core.errors import (
+    AccessError,
+    CallerError,
+    HeadraceError,
+    NotFoundError,
+    StorageError,
+)
+from headrace.storage.objects.address import Kind
+
+
+class Fault(Enum):
+    """Who failed, and so what a retry is worth."""
+
+    MISSING = "there is no such object, or no such bucket"
+    NAME = "the store's library takes no such name"
+    RANGE = "the object ends before the bytes that were asked for"
+    AWAY = "nobody answers, or the answer was cut off: it may be back soon"
+    BUSY = "the store asks for fewer requests"
+    CLOSED = "this user may not, or is nobody whom the store knows"
+    REFUSED = "the store understood and refuses"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed request."""
+
+    fault: Fault
+    reason: str
+    """What happened and what to do, for the end of a message."""
+
+    def error(self, tried: str) -> HeadraceError:
+        """Return the error for a request that was described as ``read x``, ``list y`` …."""
+        kinds = {
+            Fault.MISSING: NotFoundError,
+            Fault.NAME: CallerError,
+            Fault.CLOSED: AccessError,
+        }
+        return kinds.get(self.fault, StorageError)(f"cannot {tried}: {self.reason}")
+
+
+_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_SENTENCE = re.compile(r"<Message>([^<]{1,300})</Message>")
+
+_KEYS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN where keys are "
+    "temporary), AWS_PROFILE, or the role of the instance or container",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT, or the service account of "
+    "the instance",
+    "az": "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID with "
+    "AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or the identity of the instance",
+}
+
+_SKEWED = "the clock of this host is wrong: the store takes requests of a few minutes; set it"
+
+_CODES = {
+    "InvalidAccessKeyId": "AWS_ACCESS_KEY_ID is none that the store knows",
+    "SignatureDoesNotMatch": "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID",
+    "ExpiredToken": "AWS_SESSION_TOKEN has expired; get new keys",
+    "InvalidToken": "AWS_SESSION_TOKEN does not belong to the keys",
+    "TokenRefreshRequired": "AWS_SESSION_TOKEN has expired; get new keys",
+    "RequestTimeTooSkewed": _SKEWED,
+    "RequestExpired": _SKEWED,
+    "AccessDenied": "these keys may not; let them, or use others",
+}
+"""What codes of a 400 or 403 mean, and what to do."""
+
+_REGION = "the bucket is in another region, or the endpoint's is another; set AWS_REGION"
+
+_REGION_CODES = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect")
+
+_TRY_AGAIN = (408, 429, 500, 502, 503, 504)
+
+
+def judge(error: BaseException, *, kind: Kind, bucket: str) -> Failure:
+    """Return what an exception out of obstore means."""
+    text = str(error)
+    status, code = _found(_STATUS, text), _found(_CODE, text)
+    if code == "NoSuchBucket" or "ContainerNotFound" in text:
+        return Failure(Fault.MISSING, f"there is no bucket {bucket}; check the spelling")
+    if isinstance(error, FileNotFoundError):
+        return Failure(Fault.MISSING, "no such file")
+    if "oken request" in text or "nstance credential" in text:
+        return Failure(Fault.CLOSED, f"no keys are set, and no role gives any; set {_KEYS[kind]}")
+    if "parse path" in text or "parsing Path" in text:
+        return Failure(Fault.NAME, _unnameable(text))
+    if status:
+        return _judge_answer(int(status), code, _found(_SENTENCE, text), kind)
+    return _judge_silence(error, text)
+
+
+def _judge_answer(status: int, code: str, sentence: str, kind: Kind) -> Failure:
+    told = f"{status} {code} ({sentence})" if sentence else f"{status} {code}".strip()
+    if status == 416:
+        return Failure(Fault.RANGE, told)
+    if code in _REGION_CODES or status in (301, 307):
+        return Failure(Fault.REFUSED, f"{told}; {_REGION}")
+    if code in _CODES or status in (401, 403):
+        advice = _CODES.get(code, f"are the keys right, and may they? Look at {_KEYS[kind]}")
+        return Failure(Fault.CLOSED, f"{told}; {advice}")
+    if status in (429, 503) or code in ("SlowDown", "ServerBusy"):
+        advice = "it throttles: ask it less often, by larger shards or fewer readers"
+        return Failure(Fault.BUSY, f"{told}; {advice}")
+    is_passing = status in _TRY_AGAIN
+    return Failure(Fault.AWAY if is_passing else Fault.REFUSED, f"{told}; look at the store's log")
+
+
+def _judge_silence(error: BaseException, text: str) -> Failure:
+    """Return what an exception means that no answer is told in."""
+    if "HTTP error" in text or "error sending request" in text or isinstance(error, OSError):
+        return Failure(Fault.AWAY, f"{_silence(text)}; check the endpoint and the network")
+    return Failure(Fault.REFUSED, f"obstore says {type(error).__name__}: {_first_line(text)}")
+
+
+def _silence(text: str) -> str:
+    if "Connect" in text:
+        return "nobody can be connected to"
+    return "no answer came in time" if "TimedOut" in text else "the connection broke off"
+
+
+def _unnameable(text: str) -> str:
+    return (
+        f"obstore takes no such name ({_first_line(text)}); names that are empty, '.' or '..', or "
+        "hold control characters cannot be read: rename the object"
+    )
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[1] if match else ""
+
+
+def _first_line(text: str) -> str:
+    return text.split("\n", 1)[0][:300].strip()

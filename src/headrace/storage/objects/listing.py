@@ -1,0 +1,152 @@
+"""Lists what lies below a folder of an object store, in path order.
+
+There are no folders in such a store, only keys with slashes in them. What a console makes as a
+folder is an empty object whose key ends in a slash: obstore shows it without the slash, so an
+empty object is listed only if it can be described by the name without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import obstore
+
+from headrace.core.errors import HeadraceError, NotFoundError, StorageError
+from headrace.storage.objects.address import ObjectsAddress
+from headrace.storage.objects.asking import Asking, Objects
+from headrace.storage.objects.reading import file_info
+from headrace.storage.port import FileInfo
+
+if TYPE_CHECKING:
+    from obstore import ListStream, ObjectMeta
+
+PAGE = 1000
+"""Objects that one answer tells of: as many as S3 allows."""
+
+
+class Listing:
+    """Lists one bucket. Thread-safe."""
+
+    def __init__(
+        self,
+        address: ObjectsAddress,
+        asking: Asking,
+        *,
+        stat: Callable[[str], FileInfo],
+    ) -> None:
+        """List through a store's requests.
+
+        Args:
+            address: The bucket, and the folder in it that is the root.
+            asking: Where requests are made.
+            stat: Describes one object by its path.
+        """
+        self._address = address
+        self._asking = asking
+        self._stat = stat
+
+    def is_folder(self, path: str) -> bool:
+        """Tell whether anything lies below a path, a console's mark of a folder included."""
+        return next(self._pages(path, 1), None) is not None
+
+    def below(self, folder: str) -> Iterator[FileInfo]:
+        """Yield all files below a folder, in path order.
+
+        Where the store is not known to list in order, all are held in memory until sorted.
+
+        Raises: as ``Asking.ask``; StorageError also: a store that is known to did not.
+        """
+        found = self._files(folder)
+        if self._asking.lists_in_order:
+            return self._checked(found)
+        return iter(sorted(found, key=_path))
+
+    def inside(self, folder: str) -> list[FileInfo]:
+        """Return the files that lie directly in a folder, in path order; one request a page.
+
+        Raises: as ``Asking.ask``.
+        """
+        key = self._address.key(folder)
+        tried = f"list {key or self._address.bucket}"
+        answer = self._asking.ask(
+            tried, lambda store: obstore.list_with_delimiter(store, key or None)
+        )
+        found = (self._described(meta, folder) for meta in answer["objects"])
+        return sorted((info for info in found if info is not None), key=_path)
+
+    def nearest(self, key: str) -> str:
+        """Return a clause for the end of a message that says which name may have been meant.
+
+        One page of those beside it is looked at, from those on that begin with the same letter.
+        """
+        folder, _, name = key.rpartition("/")
+        start = f"{folder}/" if folder else ""
+        try:
+            page = self._asking.tell(
+                f"list {folder}",
+                lambda store: next(
+                    obstore.list(store, folder or None, offset=start + name[:1], chunk_size=PAGE),
+                    [],
+                ),
+            )
+        except HeadraceError:  # the hint is not worth another error
+            page = ()
+        names = {meta["path"][len(start) :].partition("/")[0] for meta in page} - {name}
+        close = get_close_matches(name, names, n=1, cutoff=0.6)
+        return f"; did you mean {start}{close[0]}?" if close else "; check the spelling"
+
+    def _files(self, folder: str) -> Iterator[FileInfo]:
+        for page in self._pages(folder, PAGE):
+            for meta in page:
+                info = self._described(meta, folder)
+                if info is not None:
+                    yield info
+
+    def _checked(self, found: Iterator[FileInfo]) -> Iterator[FileInfo]:
+        last = ""
+        for info in found:
+            if info.path < last:
+                raise StorageError(
+                    f"{self._address.url} lists {info.path} after {last}, which no bucket of its "
+                    "kind should; name its endpoint in AWS_ENDPOINT_URL, and it is sorted here"
+                )
+            last = info.path
+            yield info
+
+    def _pages(self, folder: str, size: int) -> Iterator[Sequence[ObjectMeta]]:
+        """Yield what the store tells; a page that fails is asked for anew, by the last key."""
+        key = self._address.key(folder)
+        tried = f"list {key or self._address.bucket}"
+        pages: ListStream[Sequence[ObjectMeta]] | None = None
+        last: str | None = None
+
+        def begin(store: Objects) -> Sequence[ObjectMeta]:
+            nonlocal pages
+            pages = pages or obstore.list(store, key or None, offset=last, chunk_size=size)
+            try:
+                return next(pages, ())
+            except BaseException:
+                pages = None
+                raise
+
+        while page := self._asking.ask(tried, begin):
+            last = page[-1]["path"]
+            yield page
+
+    def _described(self, meta: ObjectMeta, folder: str) -> FileInfo | None:
+        """Return what the port says of an object; None: it is the mark of a folder."""
+        path = self._address.path(meta["path"])
+        if meta["size"]:
+            return file_info(meta, path)
+        if path in ("", folder):
+            return None
+        try:
+            return self._stat(path)
+        except NotFoundError:
+            return None
+
+
+_path = attrgetter("path")
