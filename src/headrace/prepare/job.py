@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -15,10 +16,12 @@ from headrace.core.job import JobSpec, SourceSpec
 from headrace.dataset.index import Index
 from headrace.dataset.location import Kind, SampleLocation
 from headrace.dataset.reader import SampleReader
+from headrace.prepare.foreseen import Foreseen
 from headrace.prepare.sample import Preparer
 from headrace.schedule.schedule import Schedule
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
+from headrace.transform.partial import divided_by
 from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
 
@@ -91,13 +94,31 @@ class OpenJob:
         file, offset = self.sources[source].index.start(local)
         return f"{self.spec.sources[source].url.rstrip('/')}/{file}", offset
 
+    @cached_property
+    def foreseen(self) -> tuple[Foreseen, ...]:
+        """What the pipeline makes of each source's samples, by their headers."""
+        return tuple(Foreseen(source.index, self.program) for source in self.sources)
+
     def costs(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the estimated CPU to decode each of some global sample ids [s], ``[N]``."""
-        return self._looked_up(samples, lambda index: index.costs)
+        """Return the estimated CPU to prepare each of some global sample ids [s], ``[N]``."""
+        return self._looked_up(samples, [foreseen.costs for foreseen in self.foreseen])
+
+    def part_counts(
+        self, samples: npt.NDArray[np.int64], cuts: Mapping[str, int]
+    ) -> npt.NDArray[np.int64]:
+        """Return in how many parts each of some samples is made, ``[N]``, 1 for a whole.
+
+        Args:
+            samples: Global sample ids.
+            cuts: Media kind → number of leading ops that are run on parts.
+        """
+        if divided_by(self.program, cuts.get("video", 0)) is None:
+            return np.ones(samples.size, np.int64)
+        return self._looked_up(samples, [foreseen.parts for foreseen in self.foreseen])
 
     def lengths(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the encoded bytes of each of some global sample ids, ``int64 [N]``."""
-        return self._looked_up(samples, lambda index: index.lengths)
+        return self._looked_up(samples, [source.index.lengths for source in self.sources])
 
     def source_range(self, source: int) -> range:
         """Return the global ids of one source's samples."""
@@ -118,15 +139,15 @@ class OpenJob:
                 source.storage.close()
 
     def _looked_up(
-        self, samples: npt.NDArray[np.int64], column: Callable[[Index], npt.NDArray[N]]
+        self, samples: npt.NDArray[np.int64], columns: Sequence[npt.NDArray[N]]
     ) -> npt.NDArray[N]:
-        """Return a column's values of some global sample ids, from the indexes of all sources."""
-        values = np.empty(samples.size, dtype=column(self.sources[0].index).dtype)
+        """Return the values of some global sample ids, from a column for each source."""
+        values = np.empty(samples.size, dtype=columns[0].dtype)
         sources = np.searchsorted(self._ends, samples, side="right")
         for source in np.unique(sources).tolist():
             chosen = sources == source
             rows = samples[chosen] - self.source_range(source).start
-            values[chosen] = column(self.sources[source].index)[rows]
+            values[chosen] = columns[source][rows]
         return values
 
     def _split(self, sample: int) -> tuple[int, int]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedIOBase
 
 from headrace.core.draws import SampleKey
+from headrace.core.errors import CorruptSampleError
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.core.record import Record, Value
 from headrace.dataset.location import SampleLocation
 from headrace.dataset.reader import SampleReader, decode_fields
+from headrace.transform.partial import divided_by, kept_of, program_of
 from headrace.transform.program import Program
 
 STREAMED = frozenset({"video"})
@@ -64,11 +67,14 @@ class Preparer:
         """
         self._reader.require_unchanged(location)
 
-    def prepare(self, location: SampleLocation, key: SampleKey, *, stop: int) -> Prepared:
-        """Read a sample and apply its first ``stop`` ops.
+    def prepare(
+        self, location: SampleLocation, key: SampleKey, *, stop: int, part: SamplePart = WHOLE
+    ) -> Prepared:
+        """Read a sample, or what is needed for a part of it, and apply its first ``stop`` ops.
 
         Raises:
-            CorruptSampleError: the bytes cannot be decoded; every host would find so.
+            CorruptSampleError: the bytes cannot be decoded; every host would find so. Of a part
+                it says nothing: make the whole then.
             StaleIndexError: the file changed since it was indexed.
             StorageError: the bytes cannot be read.
         """
@@ -76,11 +82,24 @@ class Preparer:
         record = self._reader.open_record(location, STREAMED)
         read_s = time.perf_counter() - begin
         try:
-            done = _run(self.program, record, key, start=0, stop=stop, read_s=read_s)
-            _read_streams(done.record)
+            if part.is_whole:
+                done = _run(self.program, record, key, start=0, stop=stop, read_s=read_s)
+                _read_streams(done.record)
+            else:
+                done = self._run_part(record, key, part, stop=stop, read_s=read_s)
         finally:
             _close_streams(record)
         return done
+
+    def _run_part(
+        self, record: Record, key: SampleKey, part: SamplePart, *, stop: int, read_s: float
+    ) -> Prepared:
+        decoder = divided_by(self.program, stop)
+        if decoder is None or decoder.fields[0] not in record:
+            raise CorruptSampleError("the sample cannot be made in parts; make it as a whole")
+        program = program_of(self.program, part)
+        done = _run(program, record, key, start=0, stop=stop, read_s=read_s)
+        return replace(done, record=kept_of(done.record, part, decoder.fields[0]))
 
 
 def finish_raw(

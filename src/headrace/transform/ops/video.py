@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from headrace.core.draws import Draws
 from headrace.core.errors import ConfigError
@@ -16,6 +19,7 @@ from headrace.transform.op import Decoder, Frame, Framing, encoded_source
 from headrace.transform.pictures import Pictures
 from headrace.transform.spec import Array, Encoded, Spec, picture_size
 
+Floats: TypeAlias = "npt.NDArray[np.float64]"
 Sampling = Literal["uniform", "random", "fps"]
 
 MOST_FRAMES = 1 << 16
@@ -101,10 +105,19 @@ class DecodeVideo(Decoder, frozen=True):
             return [part * (number + draws.uniform()) for number in range(self.frames)]
         return [part * (number + 0.5) for number in range(self.frames)]
 
-    def decoded(self, frames: float, gops: float) -> float:
+    def decoded(self, frames: Floats, gops: Floats) -> Floats:
         """Return how many of a clip's frames are decoded to reach those that are taken, about."""
-        hits = self.frames / max(gops, 1)
-        return frames * min(1.0, hits) * max(hits, 1.0) / (max(hits, 1.0) + 1)
+        hits = self.frames / np.maximum(gops, 1.0)
+        many = np.maximum(hits, 1.0)
+        decoded: Floats = frames * np.minimum(hits, 1.0) * many / (many + 1)
+        return decoded
+
+    def spanned(self, duration_s: Floats) -> Floats:
+        """Return which part of a clip lies between the first and the last moment, about."""
+        if self.fps is None:
+            return np.ones_like(duration_s)
+        span_s = (self.frames - 1) / self.fps
+        return np.minimum(1.0, span_s / np.maximum(duration_s, 1e-3))
 
     def infer(self, spec: Spec) -> Spec:
         """Return ``uint8 [T, H, W, 3]``."""
@@ -115,7 +128,7 @@ class DecodeVideo(Decoder, frozen=True):
         """Return the estimated CPU time to decode the groups of pictures that are hit [s]."""
         width, height = picture_size(spec)
         total, gops = (spec.frames, spec.gops) if isinstance(spec, Encoded) else (self.frames, 1)
-        decoded = self.decoded(total, gops)
+        decoded = float(self.decoded(np.asarray(total, np.float64), np.asarray(gops, np.float64)))
         window = cost.window_s(frame.typical(width, height)) if frame else 0.0
         kept = self.frames * (width * height * cost.TO_RGB + window)
         return width * height * decoded * cost.VIDEO + kept
