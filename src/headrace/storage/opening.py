@@ -107,72 +107,6 @@ def _requiring(package: str, extra: str, url: str) -> Iterator[None]:
         ) from error
 
 
-_OPENERS:
-        raise CallerError(_unknown(scheme, url))
-    return _OPENERS[scheme](url)
-
-
-def require_openable(url: str) -> str:
-    """Check that what a URL needs is installed and configured here; the store is not asked.
-
-    Returns:
-        The URL by which the storage calls itself: where none was named, with the NameNode that
-        is configured.
-
-    Raises:
-        CallerError: the scheme is not supported, or something is missing; says what to do.
-    """
-    scheme = urlsplit(url).scheme
-    if scheme not in _OPENERS:
-        raise CallerError(_unknown(scheme, url))
-    if scheme in SCHEMES:
-        with _requiring("obstore", "objects", url):
-            from headrace.storage.objects.storage import require_configured
-        return require_configured(url)
-    if scheme == "hdfs":
-        from headrace.storage.hdfs.address import parse_address
-        from headrace.storage.hdfs.config import HdfsConfig
-        from headrace.storage.hdfs.namenode import NameNodes
-
-        config = HdfsConfig.from_environment()
-        address = parse_address(url, config)
-        NameNodes(address, config)
-        return address.url
-    return url
-
-
-def _open_file_url(url: str) -> Storage:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
-        raise CallerError(
-            f"{url} names the host {parts.netloc!r}; a file: URL is local, write file:///{parts.netloc}…"
-        )
-    return LocalStorage(unquote(parts.path))
-
-
-def _open_hdfs(url: str) -> Storage:
-    from headrace.storage.hdfs import HdfsStorage
-
-    return HdfsStorage(url)
-
-
-def _open_objects(url: str) -> Storage:
-    return _objects(url).ObjectStorage(url)
-
-
-def _objects(url: str) -> ModuleType:
-    try:
-        from headrace.storage.objects import storage
-    except ModuleNotFoundError as error:
-        if error.name != "obstore":
-            raise
-        raise ConfigError(
-            f"cannot open {masked(url)}: object stores need the package obstore; "
-            "`pip install 'headrace[objects]'`"
-        ) from error
-    return storage
-
-
 _OPENERS: dict[str, Callable[[str], Storage]] = {
     "file": _open_file_url,
     "hdfs": _open_hdfs,
@@ -184,4 +118,7 @@ def _unknown(scheme: str, url: str) -> str:
     known = ", ".join(f"{name}:" for name in sorted(_OPENERS))
     close = get_close_matches(scheme, _OPENERS, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}:?" if close else "mount it and give the path"
-    return f"cannot open {masked(url)}: scheme {scheme!r} is not supported (a plain path or {known}); {hint}"
+    return (
+        f"cannot open {masked(url)}: scheme {scheme!r} is not supported (a plain path or {known}); "
+        f"{hint}"
+    )
