@@ -13,6 +13,7 @@ import pytest
 from traced_programs import events_in, traced, traced_script
 
 from headrace.cli.main import run as run_headrace
+from headrace.trace.importers.segments import count_events
 from headrace.tracing.probe import is_launcher
 from headrace.tracing.run import default_job
 
@@ -148,6 +149,27 @@ def test_a_process_that_becomes_another_program_is_recorded_as_both(tmp_path: Pa
     assert len({event["pid"] for event in outcome.events}) == 1
 
 
+def test_a_program_whose_spool_is_removed_goes_on_to_its_own_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.tracing.run.LOOK_S", 0.05)
+    outcome = traced_script(
+        "import os, shutil, sys, time\n"
+        "open(sys.argv[1], 'wb').close()\n"
+        "time.sleep(0.2)\n"
+        "shutil.rmtree(os.environ['HEADRACE_TRACE_SPOOL'])\n"
+        "time.sleep(0.2)\n"
+        "open(sys.argv[1], 'wb').close()\n"
+        "sys.exit(5)\n",
+        tmp_path,
+        str(tmp_path / "out"),
+    )
+    assert outcome.exit_code == 5
+    assert len(outcome.of("metadata")) == 2
+    (warning,) = caplog.records
+    assert "was removed" in warning.message
+
+
 def test_a_killed_program_leaves_all_that_it_recorded(tmp_path: Path) -> None:
     outcome = traced_script(
         "import os, signal, sys\n"
@@ -191,7 +213,7 @@ def test_when_all_is_killed_at_once_the_trace_lacks_no_more_than_a_second(tmp_pa
     )
     try:
         until = time.monotonic() + 20
-        while not (trace.exists() and (tmp_path / "out").exists()) and time.monotonic() < until:
+        while not any(map(count_events, trace.glob("*.arrows"))) and time.monotonic() < until:
             time.sleep(0.02)
         time.sleep(1)
     finally:

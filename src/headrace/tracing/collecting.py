@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import marshal
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.trace.events import Event
 from headrace.tracing.probe.spool import LENGTH, SUFFIX
+
+logger = logging.getLogger("headrace.trace")
 
 _NAME = re.compile(rf"(\d+)-(\d+)-(\d+){re.escape(SUFFIX)}")
 _PIECE = 1 << 20
@@ -42,6 +46,7 @@ class Collector:
         self._ranks: dict[int, int | None] = {}
         self._processes: set[int] = set()
         self._events = self._lost = 0
+        self._is_gone = False
 
     def collect(self) -> None:
         """Take everything that was written so far; files that are done are removed."""
@@ -64,13 +69,28 @@ class Collector:
 
     def _find_files(self) -> list[tuple[int, int, int]]:
         """Return the places of all files, in the order in which they were written."""
-        for path in self._folder.iterdir():
+        for path in self._listed():
             name = _NAME.fullmatch(path.name)
             if name:
                 place = int(name[1]), int(name[2]), int(name[3])
                 if place not in self._files:
-                    self._files[place] = _SpoolFile(path)
+                    with suppress(FileNotFoundError):  # as the folder is being removed
+                        self._files[place] = _SpoolFile(path)
         return sorted(self._files)
+
+    def _listed(self) -> list[Path]:
+        """Return what is in the folder, which somebody who tidies may have removed."""
+        try:
+            return list(self._folder.iterdir())
+        except FileNotFoundError:
+            if not self._is_gone:
+                logger.warning(
+                    "%s was removed: what is recorded from now on may be lost; keep it as long as "
+                    "the program runs, or set TMPDIR to a place that nobody tidies",
+                    self._folder,
+                )
+            self._is_gone = True
+            return []
 
     def _is_done(self, place: tuple[int, int, int]) -> bool:
         """Tell whether nobody writes to a file any more."""
