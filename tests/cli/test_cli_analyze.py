@@ -134,6 +134,15 @@ def test_the_page_has_every_drawing_and_table_and_needs_nothing_else(
     assert "[b]shard" in html and "\x1b" not in html
 
 
+def test_a_page_of_processes_without_ranks_claims_no_number_of_ranks(tmp_path: Path) -> None:
+    path, page = tmp_path / "job.parquet", tmp_path / "page.html"
+    told = [event(kind, 2 * n, 1, pid=7) for n in range(9) for kind in (Kind.WAIT, Kind.STEP)]
+    pq.write_table(pa.Table.from_batches([batch_of(told)]), path)
+    assert run(["analyze", str(path), "--html", str(page)]) == 0
+    assert ">process 7</text>" in page.read_text()
+    assert "ranks." not in page.read_text()
+
+
 def test_warm_up_is_left_out_if_that_is_asked_for(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

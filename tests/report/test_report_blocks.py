@@ -213,6 +213,15 @@ def test_an_image_has_a_strip_for_each_name_and_mixes_colours() -> None:
     assert found[2] == pytest.approx((128, 0, 128), abs=2)
 
 
+def test_what_happens_at_the_same_time_mixes_to_no_black() -> None:
+    layers = [
+        plots.Layer(label=label, colour=colour, rows=[[1]])
+        for label, colour in (("one", "#ff0000"), ("other", "#0000ff"))
+    ]
+    drawn = plots.strips(layers, ["first"], end=1.0, x_label="time [s]")
+    assert pixel(image_in(drawn), 0.5, 0.5) == pytest.approx((128, 0, 128), abs=2)
+
+
 def test_heat_is_darker_where_there_is_more() -> None:
     drawn = plots.heat_map([[0, 1, 100]], ["file"], end=3.0, x_label="time [s]")
     pixels = image_in(drawn)

@@ -50,7 +50,8 @@ def timeline(job: JobFigures) -> Iterator[Figure]:
     ]
     if not layers:
         return
-    shown = "" if len(found.ranks) == job.ranks else f" {len(found.ranks)} of {job.ranks} ranks."
+    are_all = job.ranks in {None, len(found.ranks)}
+    shown = "" if are_all else f" {len(found.ranks)} of {job.ranks:,} ranks."
     end_s = found.begin_s + found.bin_s * len(layers[0].rows[0])
     yield Figure(
         title="What each rank was at",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.report.units import round_bytes, round_seconds
 
@@ -228,16 +229,24 @@ def strips(
     x_label: str,
 ) -> str:
     """Draw a strip for each name from begin to end; the colours of layers mix in each bin."""
-    from matplotlib.colors import to_rgb
-
-    image = np.ones((*np.shape(layers[0].rows), 3))
-    for layer in layers:
-        image -= np.asarray(layer.rows)[..., None] * (1.0 - np.array(to_rgb(layer.colour)))
     with _axes(height=_image_height(len(names))) as (figure, axes):
-        _show_image(axes, image.clip(0, 1), names, (begin, end))
+        _show_image(axes, _mixed(layers), names, (begin, end))
         _label(axes, x_label, "")
         _legend(axes, [(layer.label, layer.colour) for layer in layers], beside=True)
         return _svg(figure)
+
+
+def _mixed(layers: Sequence[Layer]) -> npt.NDArray[np.float64]:
+    """Return the colour of each bin, ``[rows, bins, 3]`` from 0 to 1; of no layer it is white.
+
+    Layers that fill a bin at the same time share it.
+    """
+    from matplotlib.colors import to_rgb
+
+    shares = np.array([layer.rows for layer in layers], np.float64)
+    shares /= np.maximum(shares.sum(axis=0), 1.0)
+    missing = 1.0 - np.array([to_rgb(layer.colour) for layer in layers])
+    return 1.0 - np.einsum("lrb,lc->rbc", shares, missing)
 
 
 def heat_map(
