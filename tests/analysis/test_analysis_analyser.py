@@ -361,6 +361,16 @@ def test_a_batch_is_the_unit_and_its_slow_samples_name_the_files() -> None:
     assert [one.name for one in loading.stragglers.files] == ["f0.tar"]
 
 
+def test_files_that_are_read_once_each_are_not_to_blame_for_loads_that_differ_by_chance() -> None:
+    rng = random.Random(3)
+    epochs = [
+        event(Kind.LOAD, n, rng.lognormvariate(0, 0.4), host="h", sample="s", file=f"{n % 500}.jpg")
+        for n in range(1_000)
+    ]
+    for loads in (epochs[:500], epochs):
+        assert of(loads).loading.stragglers is None
+
+
 def test_few_loads_accuse_nobody() -> None:
     loading = of([event(Kind.LOAD, n, n, host=f"h{n}", file=f"f{n}") for n in range(15)]).loading
     assert loading is not None and loading.stragglers is not None

@@ -238,6 +238,48 @@ def test_one_slow_host_is_named_and_all_ranks_lose_what_its_own_wait() -> None:
     assert one.lost_s == pytest.approx(4 * 60 * 0.3)
 
 
+def test_a_straggler_among_so_many_that_hardly_any_rank_waits_is_named() -> None:
+    events = with_parts(steps(ranks=24, slow_rank=3), transformation=0.9, retrieval=0.1)
+    (one,) = findings(batch_of(events))
+    assert (one.cause, one.hosts) == (Cause.STRAGGLER, ("host-3",))
+    assert one.lost_s == pytest.approx(24 * 60 * 0.3)
+    assert "the trace does not tell" in one.evidence[-1]
+
+
+def test_ranks_lose_to_a_straggler_no_more_than_they_waited_for_each_other() -> None:
+    barriers = [
+        event(Kind.BARRIER, step + 0.9, 0.1, rank=rank) for step in range(60) for rank in range(3)
+    ]
+    events = with_parts(steps(ranks=4, slow_rank=3), transformation=0.9, retrieval=0.1)
+    (one,) = findings(batch_of([*events, *barriers]))
+    assert one.lost_s == pytest.approx(60 * (0.3 + 3 * 0.1))
+
+
+def test_a_slow_rank_beside_fast_ones_of_the_same_host_is_named() -> None:
+    events = with_parts(steps(ranks=4, slow_rank=3), transformation=0.9, retrieval=0.1)
+    (one,) = findings(batch_of([replace(event, host="host") for event in events]))
+    assert (one.cause, one.hosts, one.ranks) == (Cause.STRAGGLER, ("host",), (3,))
+    assert one.evidence[0].startswith("a load takes 900 ms on rank 3 on host, ")
+
+
+def test_samples_of_batches_are_no_loads_beside_these() -> None:
+    """The slowest sample of each batch waits in vain for the same server on all hosts."""
+    batches = list(with_parts(steps(ranks=3, slow_rank=2), transformation=0.9, retrieval=0.1))
+    samples = [
+        event(Kind.LOAD, step, 2.0, rank=rank, host=f"host-{rank}", sample="s")
+        for step in range(60)
+        for rank in range(3)
+    ]
+    (one,) = findings(batch_of([*batches, *samples]))
+    assert (one.cause, one.hosts) == (Cause.STRAGGLER, ("host-2",))
+
+
+def test_samples_are_the_loads_of_a_trace_that_tells_no_batches() -> None:
+    events = with_parts(steps(ranks=3, slow_rank=2), transformation=0.9, retrieval=0.1)
+    of_samples = [replace(one, sample="s") if one.kind == Kind.LOAD else one for one in events]
+    assert findings(batch_of(of_samples))[0].hosts == ("host-2",)
+
+
 def test_hosts_that_are_all_slow_are_no_stragglers() -> None:
     events = with_parts(steps(ranks=4), transformation=0.9, retrieval=0.1)
     assert [one.cause for one in findings(batch_of(events))] == [Cause.TRANSFORM_BOUND]

@@ -29,8 +29,9 @@ from headrace.analysis.causes import (
     Cause,
 )
 from headrace.analysis.columns import Mask
-from headrace.analysis.evidence import HostSums, JobEvidence
+from headrace.analysis.evidence import JobEvidence
 from headrace.analysis.figures import Accelerators, Finding
+from headrace.analysis.stragglers import Straggling, straggling
 from headrace.analysis.thresholds import Thresholds
 from headrace.analysis.view import (
     METADATA,
@@ -70,9 +71,9 @@ def findings(
         return ()
     view = View(evidence, limits)
     least_s = limits.lost_share * lost.of_s
-    if lost.all_s < least_s:
-        return (_finding(view, _nothing(lost), lost),)
     losses = (*_checkpoints(view, lost), *_waits(view, lost))
+    if max(lost.all_s, *(one.lost_s for one in losses), 0.0) < least_s:
+        return (_finding(view, _nothing(lost), lost),)
     named = [one for one in losses if one.lost_s >= min(least_s, limits.main_cause * lost.all_s)]
     named = named or [_unexplained(view, lost)]
     return tuple(_finding(view, loss, lost) for loss in sorted(named, key=lambda one: -one.lost_s))
@@ -87,6 +88,7 @@ class _Loss:
     evidence: tuple[str, ...]
     answer: Answer
     hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
 
 
 class _Lost(NamedTuple):
@@ -132,6 +134,7 @@ def _finding(view: View, loss: _Loss, lost: _Lost) -> Finding:
         expected_gain=loss.answer.gain,
         basis=loss.answer.basis,
         hosts=loss.hosts,
+        ranks=loss.ranks,
     )
 
 
@@ -184,12 +187,11 @@ def _waits(view: View, lost: _Lost) -> Iterator[_Loss]:
 
 def _causes(view: View) -> Iterator[_Loss]:
     """Yield what was waited for, whatever accelerators were at."""
-    slow = slow_hosts(view)
+    found = straggling(view)
     share_of_others = 1.0
-    if slow:
-        loss, of_slow_s = _straggler(view, slow)
-        share_of_others = max(0.0, 1.0 - of_slow_s / float(view.wait_s.sum()))
-        yield loss
+    if found is not None:
+        share_of_others = max(0.0, 1.0 - found.own_s / float(view.wait_s.sum()))
+        yield _straggler(found)
     for cause, windows in causes_of_waits(view).items():
         lost_s = float(view.wait_s[windows].sum()) * share_of_others
         if lost_s:
@@ -197,61 +199,15 @@ def _causes(view: View) -> Iterator[_Loss]:
             yield _Loss(cause=cause, lost_s=lost_s, evidence=evidence, answer=ANSWERS[cause])
 
 
-def slow_hosts(view: View) -> tuple[HostSums, ...]:
-    """Return the few hosts whose loads take much longer, and whose ranks wait much more."""
-    limits = view.thresholds
-    hosts = [one for one in view.evidence.hosts if one.ranks and one.loads >= limits.least_loads]
-    if len(hosts) < 2:
-        return ()
-    latency_s, wait_s = (
-        _lower_median([_latency(one) for one in hosts]),
-        _lower_median([_wait(one) for one in hosts]),
-    )
-    slow = [
-        one
-        for one in hosts
-        if _latency(one) >= limits.slow_host * latency_s
-        and _wait(one)
-        >= max(limits.slow_host_waits * wait_s, limits.lost_share * view.evidence.span_s)
-    ]
-    return tuple(slow) if 2 * len(slow) <= len(hosts) else ()
-
-
-def _straggler(view: View, slow: tuple[HostSums, ...]) -> tuple[_Loss, float]:
-    """Return the loss, and the waits that the slow hosts' own ranks had beyond others' [s]."""
-    others = [one for one in view.evidence.hosts if one.ranks and one not in slow]
-    usual_wait_s = _lower_median([_wait(one) for one in others])
-    beyond_s = max(_wait(one) for one in slow) - usual_wait_s
-    latency_s = _lower_median([_latency(one) for one in others if one.loads])
-    evidence = [
-        f"a load takes {seconds(_latency(one))} on {one.name}, {seconds(latency_s)} on the median "
-        f"of {len(others)} other hosts; its ranks waited {seconds(_wait(one))} each, theirs "
-        f"{seconds(usual_wait_s)}"
-        for one in slow
-    ]
-    barrier_s = view.history.total(Quantity.BARRIER_S)
-    if barrier_s:
-        evidence.append(f"ranks waited {seconds(barrier_s)} for each other")
-    loss = _Loss(
+def _straggler(found: Straggling) -> _Loss:
+    return _Loss(
         cause=Cause.STRAGGLER,
-        lost_s=beyond_s * view.evidence.ranks,
-        evidence=tuple(evidence),
+        lost_s=found.lost_s,
+        evidence=found.evidence,
         answer=ANSWERS[Cause.STRAGGLER],
-        hosts=tuple(one.name for one in slow),
+        hosts=tuple(dict.fromkeys(one.host for one in found.slow)),
+        ranks=tuple(one.rank for one in found.slow if one.rank is not None),
     )
-    return loss, sum((_wait(one) - usual_wait_s) * one.ranks for one in slow)
-
-
-def _latency(host: HostSums) -> float:
-    return host.load_s / host.loads
-
-
-def _wait(host: HostSums) -> float:
-    return host.wait_s / host.ranks
-
-
-def _lower_median(values: list[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]
 
 
 def _checkpoints(view: View, lost: _Lost) -> Iterator[_Loss]:

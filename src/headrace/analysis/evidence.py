@@ -10,17 +10,13 @@ import pyarrow as pa
 from headrace.analysis.columns import NULL, Columns, Floats, Ints
 from headrace.analysis.fetching import are_told_by_agents, only_fetches, without_fetches
 from headrace.analysis.latencies import Latencies
+from headrace.analysis.places import Places, PlaceSums
 from headrace.analysis.rereads import HitRates, Rereads
 from headrace.analysis.windows import History, Quantity, Windows
 from headrace.trace.events import Kind, Phase
 
 CACHED = "cached_bytes"
 """Name of the count that says how many of an event's bytes a cache held."""
-
-_UNNAMED = "-"
-
-_OF_RANKS = (Kind.WAIT, Kind.STEP, Kind.COMPUTE, Kind.CHECKPOINT_READ, Kind.CHECKPOINT_SAVE)
-"""Kinds that only ranks have."""
 
 _PARTS = {
     Kind.METADATA: Quantity.METADATA_S,
@@ -42,25 +38,14 @@ _FETCHES = {
 }
 """Of reads of storage → of requests to agents, which stand for them where nothing else does."""
 
-_PLACE_BITS = 40
-_PLACE = (1 << _PLACE_BITS) - 1
-_PROCESS = 1 << (_PLACE_BITS - 1)
-"""Set where a place is a process, of no rank that is known."""
+_SAMPLE_LOADS = {Quantity.LOAD_S: Quantity.SAMPLE_LOAD_S, Quantity.LOADS: Quantity.SAMPLE_LOADS}
+"""Of loads of batches → of those of samples, which stand for them where the trace tells no batches.
+
+Where it does, samples are parts of them.
+"""
 
 _FAREST = 2**62
 """Events that end later have durations that cannot be true [ns]."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HostSums:
-    """What one host's ranks came to."""
-
-    name: str
-    ranks: int
-    loads: float
-    load_s: float
-    waits: float
-    wait_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +58,8 @@ class JobEvidence:
     """From its first event to its last [s]."""
 
     history: History
-    hosts: tuple[HostSums, ...]
+    by_host: tuple[PlaceSums, ...]
+    by_rank: tuple[PlaceSums, ...]
     reads: Latencies
     """Of requests that read; of retrievals where the trace has no requests."""
 
@@ -86,7 +72,7 @@ class Evidence:
 
     def __init__(self) -> None:
         self._windows = Windows()
-        self._hosts = _Hosts()
+        self._places = Places()
         self._rereads = Rereads()
         self._requests, self._retrievals, self._metadata = Latencies(), Latencies(), Latencies()
         self._fetches = Latencies()
@@ -103,7 +89,7 @@ class Evidence:
             return
         self._begin_ns = min(self._begin_ns, int(events.begins.min()))
         self._end_ns = max(self._end_ns, int(events.ends.max()))
-        self._hosts.add(events)
+        self._places.add(events)
         timed = events.timed()
         self._add_waits(timed)
         self._add_parts(timed)
@@ -121,12 +107,15 @@ class Evidence:
         if not self.is_told_by_agents:
             history = history.added(_FETCHES)
             reads.merge(self._fetches)
+        if not history.total(Quantity.LOADS):
+            history = history.added(_SAMPLE_LOADS)
         return JobEvidence(
             job=job,
-            ranks=self._hosts.ranks,
+            ranks=self._places.ranks,
             span_s=max(0, self._end_ns - self._begin_ns) * 1e-9,
             history=history,
-            hosts=self._hosts.sums(),
+            by_host=self._places.by_host(),
+            by_rank=self._places.by_rank(),
             reads=reads if len(reads) else self._retrievals,
             metadata=self._metadata,
             hit_rates=self._rereads.hit_rates(history),
@@ -135,9 +124,12 @@ class Evidence:
     def _add_waits(self, events: Columns) -> None:
         waits, loads = events.of(Kind.WAIT), events.of(Kind.LOAD)
         self._windows.add(waits.ends, {Quantity.WAITS: _operations(waits)})
-        amounts = {Quantity.LOAD_S: _seconds(loads), Quantity.LOADS: _operations(loads)}
-        self._windows.add(loads.ends, amounts)
         self._add_cached(loads)
+        of_samples = loads.texts("sample").codes != NULL
+        batches, samples = loads.where(~of_samples), loads.where(of_samples)
+        self._windows.add(batches.ends, _loaded(batches))
+        amounts = _loaded(samples)
+        self._windows.add(samples.ends, {term: amounts[one] for one, term in _SAMPLE_LOADS.items()})
 
     def _add_parts(self, events: Columns) -> None:
         for kind, quantity in _PARTS.items():
@@ -189,61 +181,6 @@ class Evidence:
             self._windows.add(begun.ends, {Quantity.STARTS: np.ones(len(begun))})
 
 
-class _Hosts:
-    """Loads and waits by host; by rank where no host is told."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._sums: Floats = np.zeros((0, 4))
-        self._places: set[int] = set()
-        """Of ranks on hosts, packed into one number."""
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks there are."""
-        return len({one if one & _PROCESS else one & _PLACE for one in self._places})
-
-    def add(self, events: Columns) -> None:
-        of_ranks = events.of(*_OF_RANKS)
-        packed = (self._numbered(of_ranks) << _PLACE_BITS) + of_ranks.places % (1 << _PLACE_BITS)
-        self._places.update(np.unique(packed).tolist())
-        for kind, column in ((Kind.LOAD, 0), (Kind.WAIT, 2)):
-            found = events.of(kind).timed()
-            hosts = self._numbered(found)
-            for place, values in ((column, _operations(found)), (column + 1, _seconds(found))):
-                sums = np.bincount(hosts, weights=values, minlength=len(self._sums))
-                self._sums[:, place] += sums
-
-    def sums(self) -> tuple[HostSums, ...]:
-        ranks = np.bincount([one >> _PLACE_BITS for one in self._places], minlength=len(self._sums))
-        return tuple(
-            HostSums(name=name, ranks=count, loads=n, load_s=load_s, waits=waits, wait_s=wait_s)
-            for name, count, (n, load_s, waits, wait_s) in zip(
-                self._numbers, ranks.tolist(), self._sums.tolist(), strict=True
-            )
-        )
-
-    def _numbered(self, events: Columns) -> Ints:
-        """Return the number of each event's host."""
-        codes, hosts = events.texts("host")
-        if (codes == NULL).all():
-            ranks, codes = np.unique(events.numbers("rank"), return_inverse=True)
-            names = [f"rank {rank}" if rank >= 0 else _UNNAMED for rank in ranks.tolist()]
-        else:
-            names = [*hosts.to_pylist(), _UNNAMED]
-            codes = np.where(codes == NULL, len(names) - 1, codes)
-        numbers = np.full(len(names), NULL)
-        for code in np.unique(codes).tolist():
-            numbers[code] = self._number(names[code])
-        return numbers[codes]
-
-    def _number(self, name: str) -> int:
-        if name not in self._numbers:
-            self._numbers[name] = len(self._numbers)
-            self._sums = np.vstack((self._sums, np.zeros((1, self._sums.shape[1]))))
-        return self._numbers[name]
-
-
 def _seconds(events: Columns) -> Floats:
     return events.durations.astype(np.float64) * 1e-9
 
@@ -273,6 +210,10 @@ def _read(requests: Columns) -> dict[Quantity, Floats]:
         Quantity.READ_BYTES: _bytes(requests),
         **_queued(requests),
     }
+
+
+def _loaded(loads: Columns) -> dict[Quantity, Floats]:
+    return {Quantity.LOAD_S: _seconds(loads), Quantity.LOADS: _operations(loads)}
 
 
 def _queued(events: Columns) -> dict[Quantity, Floats]:

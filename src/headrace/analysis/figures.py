@@ -205,6 +205,8 @@ class Heat(Figures, frozen=True, kw_only=True):
 
     last_s: float
     ranks: int | None = None
+    """Ranks, or processes, that read it; None where some of them are not told."""
+
     over_time: tuple[int, ...] = ()
     """Reads in each 60th of the trace."""
 
@@ -276,6 +278,9 @@ class Finding(Figures, frozen=True, kw_only=True):
 
     basis: str = ""
     hosts: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    """Where these are to blame, and not all of their host."""
+
     files: tuple[str, ...] = ()
 
 

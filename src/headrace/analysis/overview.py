@@ -121,7 +121,9 @@ def jobs_table(jobs: Sequence[JobFigures]) -> Table:
 
 
 def _culprits(finding: Finding) -> tuple[tuple[str, Sequence[str]], ...]:
-    return (("hosts", finding.hosts), ("files", finding.files))
+    ranks = [str(rank) for rank in finding.ranks]
+    files = [shortened(file) for file in finding.files]
+    return (("hosts", finding.hosts), ("ranks", ranks), ("files", files))
 
 
 def _named(job: JobFigures) -> str:

@@ -28,6 +28,10 @@ LEAST_RATIO = 1.2
 LEAST_LIFT = 2.0
 """A suspect is in so many times more of the slowest loads than its share of all loads."""
 
+BY_CHANCE = 0.05
+"""Suspects that a trace has at most, on average, where nobody is to blame: of many files that are
+read once each, some are among the slowest loads anyway."""
+
 MOST_SUSPECTS = 5
 
 _SUFFIX = r"(?s)^(?:.*(\.[A-Za-z0-9_]{1,12})|.*)$"
@@ -101,10 +105,11 @@ class SlowLoads:
             return ()
         counts = slow.group_by([trait], use_threads=False).aggregate([([], "count_all")])
         among = dict(zip(counts[trait].to_pylist(), counts["count_all"].to_pylist(), strict=True))
+        groups, of_all = list(self._groups(trait)), slow.num_rows / self.loads
         found = [
-            self._suspect(name, ns, loads, among.get(name, 0) / slow.num_rows)
-            for name, ns, loads in self._groups(trait)
-            if name in among
+            self._suspect(name, ns, loads, among[name] / slow.num_rows)
+            for name, ns, loads in groups
+            if name in among and len(groups) * _chance(among[name], loads, of_all) <= BY_CHANCE
         ]
         bad = [one for one in found if one is not None]
         bad.sort(key=lambda one: (-one.share, -one.mean_s, one.name))
@@ -129,12 +134,16 @@ class SlowLoads:
         return [group for group in zip(*columns, strict=True) if group[2]]
 
     def _slowest(self) -> pa.Table | None:
-        """Return the slowest percent of loads; None where loads are too few to say."""
+        """Return the slowest percent of loads, with all that took as long as the last of them.
+
+        None where loads are too few to say.
+        """
         wanted = max(math.ceil(SLOW_SHARE * self.loads), LEAST_SLOW)
         if not self._slow or self.loads < 2 * wanted:
             return None
         ordered = pa.concat_tables(self._slow).sort_by(_ORDER)
-        return ordered.slice(0, wanted)
+        last_ns = ordered["ns"][min(wanted, ordered.num_rows) - 1]
+        return ordered.filter(pc.greater_equal(ordered["ns"], last_ns))
 
     def _keep_slow(self, loads: Columns, traits: dict[str, pa.Array]) -> None:
         per_load = loads.durations / np.maximum(loads.operations, 1)
@@ -148,6 +157,24 @@ class SlowLoads:
             kept = pa.concat_tables(self._slow).sort_by(_ORDER).slice(0, MOST_SLOW)
             self._slow, self._slow_rows = [kept.combine_chunks()], kept.num_rows
             self._threshold = kept["ns"][-1].as_py()
+
+
+def _chance(found: int, loads: int, of_all: float) -> float:
+    """Return how likely so many of some loads, or more, are slow by chance, at most.
+
+    Chernoff's bound for draws without replacement: W. Hoeffding, "Probability Inequalities for Sums
+    of Bounded Random Variables", 1963.
+
+    Args:
+        found: Of the loads that are slow.
+        loads: Of one host, file or suffix.
+        of_all: Share of all loads that are slow.
+    """
+    share = found / loads
+    if share <= of_all:
+        return 1.0
+    rest = (1 - share) * math.log((1 - share) / (1 - of_all)) if share < 1 else 0.0
+    return math.exp(-loads * (share * math.log(share / of_all) + rest))
 
 
 _ORDER = [

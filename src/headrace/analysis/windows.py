@@ -64,6 +64,10 @@ class Quantity(IntEnum):
     FETCH_BYTES = auto()
     FETCH_QUEUED_S = auto()
     FETCH_QUEUED_OF_S = auto()
+    SAMPLE_LOAD_S = auto()
+    """Of loads of single samples, as of those of batches above."""
+
+    SAMPLE_LOADS = auto()
 
 
 @dataclass(frozen=True, slots=True)
