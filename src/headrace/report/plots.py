@@ -246,7 +246,8 @@ def _mixed(layers: Sequence[Layer]) -> npt.NDArray[np.float64]:
     shares = np.array([layer.rows for layer in layers], np.float64)
     shares /= np.maximum(shares.sum(axis=0), 1.0)
     missing = 1.0 - np.array([to_rgb(layer.colour) for layer in layers])
-    return 1.0 - np.einsum("lrb,lc->rbc", shares, missing)
+    image: npt.NDArray[np.float64] = 1.0 - np.einsum("lrb,lc->rbc", shares, missing)
+    return image
 
 
 def heat_map(
