@@ -189,8 +189,8 @@ def test_a_program_that_leaves_at_once_leaves_what_it_read_of_open_files(tmp_pat
         "import os, sys\n"
         "file = open(sys.argv[1], 'rb', 0)\n"
         "file.read(5)\n"
-        "if not os.fork():\n"
-        "    file.read(6)\n"
+        "if os.fork(): os.wait()\n"
+        "else: file.read(6)\n"
         "os._exit(3)\n",
         tmp_path,
         str(tmp_path / "data"),
