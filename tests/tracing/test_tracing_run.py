@@ -267,6 +267,19 @@ def test_the_command_says_what_is_in_the_trace_and_gives_the_programs_code(
     assert "process_io" in {event.get("name") for event in events}
 
 
+def test_programs_that_are_started_in_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").touch()
+    reads = [sys.executable, "-c", "open('data').read()"]
+    command = [sys.executable, "-m", "headrace", "trace", "run", "--job", "a/b", "--", *reads]
+    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
+    assert [one.wait(60) for one in running] == [0, 0]
+    names = sorted(path.name.rpartition("-")[2] for path in (tmp_path / "traces").iterdir())
+    assert names == sorted(str(one.pid) for one in running)
+
+
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
 def test_pythons_that_leave_the_recorder_out_are_told_of(
     option: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]

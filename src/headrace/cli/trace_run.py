@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from headrace.tracing.run import Traced, default_job, run_traced
     "-o",
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the trace.  [default: traces/JOB-TIME]",
+    help="Folder of the trace.  [default: traces/JOB-TIME-PID]",
 )
 @click.option("--job", help="The job's name.  [default: of the run, else of the script]")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -36,11 +37,15 @@ def command(*, out: Path | None, job: str | None, command: tuple[str, ...]) -> i
       headrace trace run -o traces/run7 -- torchrun --nproc-per-node 8 train.py
     """  # noqa: D301 - click reads the lone \b
     job = job or default_job(command)
-    started = datetime.now(UTC)
-    folder = out or Path("traces", f"{plain_name(job)}-{started:%Y%m%dT%H%M%S}")
+    folder = out or _new_folder(job)
     traced = run_traced(command, folder, job=job)
     click.echo(_said(traced, folder), err=True)
     return traced.exit_code
+
+
+def _new_folder(job: str) -> Path:
+    """Return a folder that no other call has, at whatever time and on this host."""
+    return Path("traces", f"{plain_name(job)}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}")
 
 
 def _said(traced: Traced, folder: Path) -> str:
