@@ -189,6 +189,16 @@ def test_compact_says_what_became_of_a_folder(
     assert "5.00 s" in capsys.readouterr().out
 
 
+def test_compact_names_a_folder_in_which_nothing_was_recorded(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["trace", "compact", str(trace.parent)]) == 2
+    assert "no segments in" in capsys.readouterr().err
+    for _ in range(2):
+        assert run(["trace", "compact", str(trace)]) == 0
+    assert capsys.readouterr().out.endswith("0 segments, 0 events: 0 B became 0 B\n")
+
+
 def test_contents_do_not_depend_on_how_events_are_cut_into_batches() -> None:
     events = [
         Event(

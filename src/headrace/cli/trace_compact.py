@@ -10,7 +10,7 @@ from headrace.cli.outputs import require_writable_folder
 from headrace.cli.reading import progress_bar
 from headrace.core.errors import NotFoundError
 from headrace.report.units import bytes_, counted
-from headrace.trace.compaction import closed_segments, compact
+from headrace.trace.compaction import closed_segments, compact, holds_events
 
 
 @click.command("compact")
@@ -30,6 +30,8 @@ def command(*, folder: Path) -> int:
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}; name one that holds segments")
     require_writable_folder(folder)
+    if not holds_events(folder):
+        raise NotFoundError(f"no segments in {folder}; name the folder of one run")
     segments = closed_segments(folder)
     with progress_bar("compacting", 2 * sum(path.stat().st_size for path in segments)) as advanced:
         done = compact(segments, advanced)

@@ -98,10 +98,12 @@ def _print(trace: Trace, contents: Contents) -> None:
     size = bytes_(trace.file_bytes)
     said = f"{trace.format} · {files} of {size} · {contents.events:,} events"
     console.print(Text(printable(said), style="bold"), soft_wrap=True)
-    print_table(console, _jobs(trace, contents))
-    print_table(console, _kinds(contents))
+    tables = [_jobs(trace, contents), _kinds(contents)]
     if trace.clocks().offsets:
-        print_table(console, _clocks(trace))
+        tables.append(_clocks(trace))
+    for table in tables:
+        console.print()
+        print_table(console, table)
     for title, lines, further in _remarks(trace.notes):
         _print_list(console, title, lines, further)
 

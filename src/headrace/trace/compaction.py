@@ -46,6 +46,11 @@ def closed_segments(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not is_growing(path)]
 
 
+def holds_events(folder: Path) -> bool:
+    """Return whether something was recorded into a folder, compacted or not."""
+    return any(path.name.endswith((SUFFIX, PARQUET_SUFFIX)) for path in folder.iterdir())
+
+
 def compact(
     segments: Sequence[Path], advanced: Callable[[int], None] = lambda _: None
 ) -> Compacted:
