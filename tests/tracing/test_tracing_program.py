@@ -68,6 +68,20 @@ def test_a_signal_is_passed_on_whichever_thread_it_comes_to(tmp_path: Path) -> N
     sender.join()
 
 
+def test_a_signal_that_comes_when_the_program_has_ended_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waitpid = os.waitpid
+
+    def wait_and_be_signalled(pid: int, options: int) -> tuple[int, int]:
+        ended = waitpid(pid, options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return ended
+
+    monkeypatch.setattr(os, "waitpid", wait_and_be_signalled)
+    assert run("sh", "-c", "exit 5") == 5
+
+
 def test_a_signal_that_is_ignored_here_is_ignored_by_the_program() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -59,6 +59,7 @@ def run_program(
                 every()
         finally:
             os.close(ended)
+        passing.end()
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return code if code >= 0 else _KILLED - code
 
@@ -78,6 +79,10 @@ class _PassingOn:
         self._pid = pid
         for number in self._early:
             self._pass_on(number, None)
+
+    def end(self) -> None:
+        """Pass on nothing more: the process ended, and its number may become another's."""
+        self._pid = None
 
     def __enter__(self) -> _PassingOn:
         self._woken_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
