@@ -30,7 +30,7 @@ from headrace.trace.importer import Notes
 from headrace.trace.importers.segments import Segments, count_events
 from headrace.trace.opening import open_trace
 from headrace.trace.retention import Removed, make_room
-from headrace.trace.segments import SUFFIX, Origin, is_growing
+from headrace.trace.segments import LOST_KEY, SUFFIX, Origin, is_growing
 from headrace.trace.store import EventRecorder, RecorderLimits
 
 ORIGIN = Origin(role="loader", job="j", host="h", rank=3)
@@ -624,3 +624,15 @@ def test_a_cut_segment_counts_as_far_as_it_is_whole(tmp_path: Path) -> None:
     assert count_events(path) == 2
     path.write_bytes(b"x")
     assert count_events(path) == 0
+
+
+def test_a_count_of_lost_events_that_nobody_can_have_counted_is_none(tmp_path: Path) -> None:
+    path = tmp_path / f"hostile-000001{SUFFIX}"
+    batch = batch_of([event(0)])
+    metadata = dict(batch.schema.metadata) | {LOST_KEY: b"9" * 5000}
+    batch = batch.replace_schema_metadata(metadata)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, batch.schema) as stream:
+        stream.write_batch(batch)
+    notes = Notes()
+    assert sum(batch.num_rows for batch in Segments().read(path, notes, lambda _: None)) == 1
+    assert notes.lost_events == 0

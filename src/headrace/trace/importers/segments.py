@@ -21,6 +21,9 @@ _GZIP = b"\x1f\x8b"
 _OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 """Handing the columns of a small batch to threads takes seven times as long as reading them."""
 
+_MOST_DIGITS = 18
+"""Of a count of events; with more it is damaged."""
+
 _COUNTING = pa.ipc.IpcReadOptions(use_threads=False, included_fields=[0])
 
 
@@ -161,7 +164,7 @@ def _batches(
 
 def _lost(schema: pa.Schema) -> int:
     lost = (schema.metadata or {}).get(LOST_KEY, b"")
-    return int(lost) if lost.isdigit() else 0
+    return int(lost) if lost.isdigit() and len(lost) <= _MOST_DIGITS else 0
 
 
 def _note_end(path: Path, told: int, error: Exception | str, notes: Notes) -> None:
