@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,13 @@ def test_a_child_of_multiprocessing_leaves_all_that_it_recorded(home: Path) -> N
     child.join(10)
     close_shared()
     assert {row["begin_ns"]: row["pid"] for row in rows(home)} == {1: os.getpid(), 2: child.pid}
+
+
+def test_a_fork_while_another_thread_opens_the_trace_opens_its_own(home: Path) -> None:
+    with recording._process._lock:  # as that thread has it
+        child = os.fork()
+        if not child:
+            signal.alarm(5)
+            open_recording(True, ORIGIN)
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

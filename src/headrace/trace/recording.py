@@ -124,6 +124,10 @@ class _Process:
         self._recording: Recording | None = None
         self._has_failed = False
 
+    def begin_fork(self) -> None:
+        """Wait for no thread of the parent: it is not here."""
+        self._lock = threading.Lock()
+
     @cached_property
     def _said_phase(self) -> Phase | None:
         said = os.environ.get(PHASE_VARIABLE)
@@ -169,3 +173,10 @@ class _Process:
 
 
 _process = _Process()
+
+
+def _begin_fork() -> None:
+    _process.begin_fork()
+
+
+os.register_at_fork(after_in_child=_begin_fork)
