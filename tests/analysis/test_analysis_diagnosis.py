@@ -18,9 +18,18 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is no package of the
 from bench.diagnosis.cases import INJECTIONS, labelled
 from bench.diagnosis.model import run
 from headrace.analysis.analyser import Analyser
-from headrace.analysis.causes import ANSWERS, REMOTE_CHECKPOINT, SAVING, Answer, Cause
+from headrace.analysis.causes import (
+    ANSWERS,
+    CHECKPOINT_PLAN,
+    CHECKPOINT_UNTOLD,
+    REMOTE_CHECKPOINT,
+    SAVING,
+    Answer,
+    Cause,
+)
 from headrace.analysis.evidence import CACHED
 from headrace.analysis.figures import Finding
+from headrace.analysis.overview import finding_facts
 from headrace.analysis.thresholds import Thresholds
 from headrace.cli.main import cli
 from headrace.core.errors import ConfigError
@@ -187,6 +196,13 @@ def test_unexplained_time_at_checkpoints_is_not_called_waiting_for_data() -> Non
     (one,) = findings(batch_of([*checkpoint(2), *quiet]))
     assert one.cause == Cause.UNEXPLAINED
     assert one.evidence == ("up to 2 of 2 ranks at once, 20.0 s in all for reading checkpoints",)
+    assert (one.answer, one.command) == (CHECKPOINT_UNTOLD.text, CHECKPOINT_UNTOLD.command)
+
+
+def test_unexplained_time_at_checkpoints_whose_requests_are_told_asks_for_no_more_records() -> None:
+    quiet = list(steps(ranks=2, wait_s=0.0))
+    (one,) = findings(batch_of([*checkpoint(2, request_bytes=10**7), *quiet]))
+    assert (one.cause, one.answer) == (Cause.UNEXPLAINED, CHECKPOINT_PLAN.text)
 
 
 def test_waits_of_a_trace_without_loads_are_not_held_against_parts_of_loading() -> None:
@@ -393,7 +409,69 @@ def test_causes_that_live_reports_know_have_the_same_names() -> None:
     assert set(get_args(Mode)) <= {cause.value for cause in Cause}
 
 
-ALL_ANSWERS = [*ANSWERS.values(), REMOTE_CHECKPOINT, SAVING]
+def test_a_gain_is_at_most_what_the_rest_of_loading_leaves() -> None:
+    """Ranks wait 0.6 of 1 s; without transforms loading would take 0.4 of what it takes."""
+    events = with_parts(steps(wait_s=0.6, load_s=1.0), transformation=0.6, retrieval=0.4)
+    (all_of_it,) = findings(batch_of(events))
+    assert all_of_it.gain_at_most_s == pytest.approx(all_of_it.lost_s, rel=0.05)
+    events = with_parts(steps(wait_s=0.9, load_s=1.0), transformation=0.6, retrieval=0.4)
+    (part,) = findings(batch_of(events))
+    assert part.lost_s == pytest.approx(2 * 60 * 0.9, rel=0.05)
+    assert part.gain_at_most_s == pytest.approx(2 * 60 * 0.6, rel=0.05)
+    gains = [told for name, told in finding_facts(1, part, names_job=False).items if name == "gain"]
+    assert gains[0].startswith("at most 7") and "ranks would wait 3" in gains[0]
+    assert gains[1].startswith("takes away 96 %")
+
+
+def read_files(*files: tuple[str, float], kind: Kind = Kind.REQUEST) -> Iterator[Event]:
+    """Files that are read again and again while ranks wait, each for a share of a second."""
+    for step in range(60):
+        for file, took_s in files:
+            name = "open" if kind == Kind.METADATA else None
+            yield event(kind, step, took_s, rank=0, file=file, name=name, offset=0, bytes=10**8)
+
+
+def test_files_whose_reads_take_a_fifth_of_the_time_are_named_busiest_first() -> None:
+    bound = list(with_parts(steps(load_s=0.9), retrieval=0.9, transformation=0.1))
+    reads = read_files(("hot", 0.5), ("warm", 0.25), *((f"cold-{n}", 0.05) for n in range(5)))
+    (one,) = findings(batch_of([*bound, *reads]))
+    assert (one.cause, one.files) == (Cause.STORAGE_BANDWIDTH_BOUND, ("hot", "warm"))
+    assert ("files", "hot, warm") in finding_facts(1, one, names_job=False).items
+
+
+def test_files_are_of_the_time_in_which_they_held_up_the_job() -> None:
+    calm, slow = Stretch(40, 0.0, 0.2), Stretch(20, 2.0, 3.0)
+    loads = loop(calm, slow, calm)
+    reads = [
+        replace(one, kind=Kind.REQUEST, is_write=False, file="late" if took == 3.0 else "early")
+        for one in loads
+        if one.kind == Kind.RETRIEVAL and (took := (one.duration_ns or 0) / S)
+    ]
+    (one,) = findings(batch_of([*loads, *reads]))
+    assert (one.cause, one.files) == (Cause.CONGESTION, ("late",))
+
+
+def test_files_that_take_long_to_find_and_those_of_a_checkpoint_are_named() -> None:
+    lost = list(with_parts(steps(), metadata=0.9, retrieval=0.1))
+    (one,) = findings(batch_of([*lost, *read_files(("folder", 0.5), kind=Kind.METADATA)]))
+    assert (one.cause, one.files) == (Cause.METADATA_BOUND, ("folder",))
+    read = [replace(one, file="weights") for one in checkpoint(8)]
+    (one,) = findings(batch_of([*read, *steps(ranks=8, wait_s=0.0)]))
+    assert (one.cause, one.files) == (Cause.CHECKPOINT_STORM, ("weights",))
+
+
+def test_files_that_the_slowest_loads_of_a_straggler_have_in_common_are_named() -> None:
+    events = list(with_parts(steps(ranks=4, slow_rank=3), transformation=0.9, retrieval=0.1))
+    heavy = [
+        replace(one, file="heavy" if one.rank == 3 else f"light-{one.step}", sample="s")
+        for one in events
+        if one.kind == Kind.LOAD
+    ]
+    (one,) = findings(batch_of([*events, *heavy]))
+    assert (one.cause, one.files) == (Cause.STRAGGLER, ("heavy",))
+
+
+ALL_ANSWERS = [*ANSWERS.values(), CHECKPOINT_PLAN, CHECKPOINT_UNTOLD, REMOTE_CHECKPOINT, SAVING]
 
 
 @pytest.mark.parametrize("answer", [one for one in ALL_ANSWERS if one.command])

@@ -50,6 +50,18 @@ def causes_of_waits(view: View) -> dict[Cause, Mask]:
     }
 
 
+def returnable_s(view: View, windows: Mask) -> float:
+    """Return how much of the waits in some windows can go away with what is to blame, at most [s].
+
+    Ranks wait for the rest of loading still, at the pace at which it was loaded.
+    """
+    main = _main_part(view)
+    total_s = view.parts.sum(axis=0)
+    blamed_s = np.where(main >= 0, view.parts[main, np.arange(main.size)], total_s)
+    share = np.divide(blamed_s, total_s, out=np.ones_like(total_s), where=total_s > 0)
+    return float(np.minimum(view.wait_s, share * view.rank_s)[windows].sum())
+
+
 def is_rtt_bound(view: View) -> bool:
     """Tell whether reads are small, and mostly round trips."""
     read_bytes, read_s = view.mean_read()

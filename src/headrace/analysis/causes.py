@@ -133,6 +133,18 @@ BESIDES_LOADING = Answer(
 )
 """Against waits that nothing explains though the trace tells what loading consists of."""
 
+CHECKPOINT_UNTOLD = Answer(
+    text="record the requests that reads and saves of checkpoints consist of",
+    command="headrace trace run -- python train.py",
+)
+"""Against time at checkpoints that nothing explains where the trace tells no requests."""
+
+CHECKPOINT_PLAN = Answer(
+    text="look at which bytes each rank reads: it is neither many ranks at once nor round trips",
+    command="headrace checkpoint plan CHECKPOINT --world-size RANKS",
+)
+"""The same where it does."""
+
 SAVING = Answer(
     text="ranks save in few large pieces, at the rate that the controller leaves them",
     command="headrace controller --tier hdd=600MB",

@@ -18,11 +18,14 @@ from headrace.analysis.attribution import (
     causes_of_waits,
     is_rtt_bound,
     queued_share,
+    returnable_s,
     round_trip_share,
 )
 from headrace.analysis.causes import (
     ANSWERS,
     BESIDES_LOADING,
+    CHECKPOINT_PLAN,
+    CHECKPOINT_UNTOLD,
     REMOTE_CHECKPOINT,
     SAVING,
     Answer,
@@ -30,7 +33,8 @@ from headrace.analysis.causes import (
 )
 from headrace.analysis.columns import Mask
 from headrace.analysis.evidence import JobEvidence
-from headrace.analysis.figures import Accelerators, Finding
+from headrace.analysis.figures import Accelerators, Finding, JobFigures
+from headrace.analysis.heat import HeatSums
 from headrace.analysis.stragglers import Straggling, straggling
 from headrace.analysis.thresholds import Thresholds
 from headrace.analysis.view import (
@@ -45,12 +49,14 @@ from headrace.analysis.view import (
 )
 from headrace.analysis.windows import Quantity
 from headrace.report.units import bytes_, percent, seconds, significant
+from headrace.trace.events import Kind
 
 
 def findings(
     evidence: JobEvidence,
+    figures: JobFigures,
+    heat: HeatSums,
     *,
-    accelerators: Accelerators | None = None,
     thresholds: Thresholds | None = None,
 ) -> tuple[Finding, ...]:
     """Return what is wrong with a job, what lost most first.
@@ -61,22 +67,26 @@ def findings(
 
     Args:
         evidence: Of the job.
-        accelerators: Whether they worked, where it is known: what is read, saved and waited
-            for while they compute costs no time.
+        figures: Of the job: whether accelerators worked, where it is known, for what is read,
+            saved and waited for while they compute costs no time; what slow loads have in common.
+        heat: How long its files were read, and when.
         thresholds: Where something begins to be said.
     """
     limits = thresholds or Thresholds()
-    lost = _Lost.of(evidence, accelerators)
+    lost = _Lost.of(evidence, figures.accelerators)
     if not lost.of_s or not (lost.all_s or evidence.history.total(Quantity.WAITS)):
         return ()
     view = View(evidence, limits)
     least_s = limits.lost_share * lost.of_s
     losses = (*_checkpoints(view, lost), *_waits(view, lost))
     if max(lost.all_s, *(one.lost_s for one in losses), 0.0) < least_s:
-        return (_finding(view, _nothing(lost), lost),)
+        return (_finding(view, _nothing(lost), lost, ()),)
     named = [one for one in losses if one.lost_s >= min(least_s, limits.main_cause * lost.all_s)]
     named = named or [_unexplained(view, lost)]
-    return tuple(_finding(view, loss, lost) for loss in sorted(named, key=lambda one: -one.lost_s))
+    return tuple(
+        _finding(view, loss, lost, _files(loss, view, figures, heat))
+        for loss in sorted(named, key=lambda one: -one.lost_s)
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,8 +97,14 @@ class _Loss:
     lost_s: float
     evidence: tuple[str, ...]
     answer: Answer
+    returnable_s: float | None = None
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
+    windows: Mask | None = None
+    """In which it did, where reading or finding files is to blame."""
+
+    reads: tuple[Kind, ...] = ()
+    """What reads files then; the first that tells which counts."""
 
 
 class _Lost(NamedTuple):
@@ -122,7 +138,16 @@ class _Lost(NamedTuple):
         return self.wait_s + self.read_s + self.save_s
 
 
-def _finding(view: View, loss: _Loss, lost: _Lost) -> Finding:
+def _files(loss: _Loss, view: View, figures: JobFigures, heat: HeatSums) -> tuple[str, ...]:
+    if loss.windows is not None:
+        return heat.busiest(loss.reads, view.history, loss.windows)
+    suspects = figures.loading.stragglers if figures.loading else None
+    if loss.cause != Cause.STRAGGLER or suspects is None:
+        return ()
+    return tuple(one.name for one in suspects.files)
+
+
+def _finding(view: View, loss: _Loss, lost: _Lost, files: tuple[str, ...]) -> Finding:
     return Finding(
         cause=loss.cause,
         job=view.evidence.job,
@@ -131,10 +156,12 @@ def _finding(view: View, loss: _Loss, lost: _Lost) -> Finding:
         evidence=loss.evidence,
         answer=loss.answer.text,
         command=loss.answer.command,
+        gain_at_most_s=loss.returnable_s,
         expected_gain=loss.answer.gain,
         basis=loss.answer.basis,
         hosts=loss.hosts,
         ranks=loss.ranks,
+        files=files,
     )
 
 
@@ -148,13 +175,23 @@ def _unexplained(view: View, lost: _Lost) -> _Loss:
     if lost.wait_s:
         told += _unexplained_waits(view)
         told += _hidden(view, lost)
-    is_told = view.tells_parts and not view.parts[UNTOLD].any()
+    of_checkpoints = lost.read_s + lost.save_s > lost.wait_s
     return _Loss(
         cause=Cause.UNEXPLAINED,
         lost_s=lost.all_s,
         evidence=tuple(told),
-        answer=BESIDES_LOADING if is_told else ANSWERS[Cause.UNEXPLAINED],
+        answer=_look_at_checkpoints(view) if of_checkpoints else _look_at_loading(view),
     )
+
+
+def _look_at_checkpoints(view: View) -> Answer:
+    has_requests = view.history.total(Quantity.READS) > 0
+    return CHECKPOINT_PLAN if has_requests else CHECKPOINT_UNTOLD
+
+
+def _look_at_loading(view: View) -> Answer:
+    is_told = view.tells_parts and not view.parts[UNTOLD].any()
+    return BESIDES_LOADING if is_told else ANSWERS[Cause.UNEXPLAINED]
 
 
 def _unexplained_waits(view: View) -> Iterator[str]:
@@ -182,7 +219,13 @@ def _waits(view: View, lost: _Lost) -> Iterator[_Loss]:
     waited_s = float(view.wait_s.sum())
     for loss in _causes(view):
         evidence = (*loss.evidence, *_hidden(view, lost))
-        yield replace(loss, lost_s=loss.lost_s * lost.wait_s / waited_s, evidence=evidence)
+        of_idle = lost.wait_s / waited_s
+        yield replace(
+            loss,
+            lost_s=loss.lost_s * of_idle,
+            returnable_s=(loss.returnable_s or 0.0) * of_idle,
+            evidence=evidence,
+        )
 
 
 def _causes(view: View) -> Iterator[_Loss]:
@@ -196,13 +239,22 @@ def _causes(view: View) -> Iterator[_Loss]:
         lost_s = float(view.wait_s[windows].sum()) * share_of_others
         if lost_s:
             evidence = (_waited(view, windows), *_EVIDENCE[cause](view, windows))
-            yield _Loss(cause=cause, lost_s=lost_s, evidence=evidence, answer=ANSWERS[cause])
+            yield _Loss(
+                cause=cause,
+                lost_s=lost_s,
+                returnable_s=returnable_s(view, windows) * share_of_others,
+                evidence=evidence,
+                answer=ANSWERS[cause],
+                windows=windows,
+                reads=_READS.get(cause, ()),
+            )
 
 
 def _straggler(found: Straggling) -> _Loss:
     return _Loss(
         cause=Cause.STRAGGLER,
         lost_s=found.lost_s,
+        returnable_s=found.lost_s,
         evidence=found.evidence,
         answer=ANSWERS[Cause.STRAGGLER],
         hosts=tuple(dict.fromkeys(one.host for one in found.slow)),
@@ -224,7 +276,15 @@ def _checkpoints(view: View, lost: _Lost) -> Iterator[_Loss]:
         told += _round_trips(view, view.is_waiting)
     else:
         return
-    yield _Loss(cause=cause, lost_s=read_s + save_s, evidence=tuple(told), answer=answer)
+    yield _Loss(
+        cause=cause,
+        lost_s=read_s + save_s,
+        returnable_s=read_s + save_s,
+        evidence=tuple(told),
+        answer=answer,
+        windows=view.at_checkpoints_s > 0,
+        reads=(Kind.CHECKPOINT_READ, Kind.REQUEST),
+    )
 
 
 def _most_at_checkpoints(view: View) -> float:
@@ -328,6 +388,18 @@ _PARTS = {
     UNTOLD: "what the trace does not tell",
 }
 """What the parts of loading are called."""
+
+_READING = (Kind.REQUEST, Kind.RETRIEVAL)
+_READS = {
+    Cause.CHECKPOINT_STORM: _READING,
+    Cause.COLD_START: _READING,
+    Cause.THRASH: _READING,
+    Cause.CONGESTION: _READING,
+    Cause.RTT_BOUND: _READING,
+    Cause.STORAGE_BANDWIDTH_BOUND: _READING,
+    Cause.METADATA_BOUND: (Kind.METADATA,),
+}
+"""What reads the files of a cause."""
 
 _EVIDENCE = {
     Cause.CHECKPOINT_STORM: _stormed,

@@ -273,6 +273,10 @@ class Finding(Figures, frozen=True, kw_only=True):
     command: str
     """Turns that on."""
 
+    gain_at_most_s: float | None = None
+    """Of the lost time, what goes away with the cause at most, by this trace: ranks wait for the
+    rest of loading still [s]."""
+
     expected_gain: float | None = None
     """Share of the lost time that it takes away, 0 to 1; where it comes from is in ``basis``."""
 
@@ -282,6 +286,8 @@ class Finding(Figures, frozen=True, kw_only=True):
     """Where these are to blame, and not all of their host."""
 
     files: tuple[str, ...] = ()
+    """Each of a fifth or more of the time of reading, while the cause took time; of a straggler,
+    those that the slowest loads have in common."""
 
 
 class Analysis(Figures, frozen=True, kw_only=True):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.analysis.columns import NOBODY, NULL, Columns
+from headrace.analysis.columns import NOBODY, NULL, Columns, Ints, Mask
 from headrace.analysis.figures import Heat
 from headrace.analysis.named import Fold, NamedSums, folded
 from headrace.analysis.slots import SlotSums
 from headrace.analysis.spreads import NS_PER_S
+from headrace.analysis.windows import History
 from headrace.trace.events import Kind
 
 MOST_HOT = 20
@@ -25,8 +26,12 @@ BINS = 60
 UNITS = (Kind.REQUEST, Kind.RETRIEVAL, Kind.CHECKPOINT_READ, Kind.LOAD, Kind.METADATA)
 """What counts as a read of a file: the first of these that names files in the trace."""
 
+BUSY = 0.2
+"""Share of the time of all reads from which a file is one of the busiest."""
+
 _FOLDS: dict[str, Fold] = {
     "reads": "sum",
+    "ns": "sum",
     "bytes": "sum",
     "sized": "sum",
     "first": "min",
@@ -88,6 +93,27 @@ class HeatSums:
         sized = pc.sum(found["sized"]).as_py()
         return pc.sum(found["bytes"]).as_py() / sized if sized else None
 
+    def busiest(self, kinds: Sequence[Kind], history: History, windows: Mask) -> tuple[str, ...]:
+        """Return the files whose reads took most time in some windows, the busiest first.
+
+        Args:
+            kinds: Of :data:`UNITS`; the first that names files in the trace counts.
+            history: Of the job.
+            windows: Of the history; what began in slots that touch one counts.
+        """
+        table = self._reads.table()
+        if table is None:
+            return ()
+        told = pc.unique(table["unit"]).to_pylist()
+        unit = next((unit for unit in map(UNITS.index, kinds) if unit in told), NULL)
+        touching = pa.array(self._touching(table["slot"].to_numpy(), history, windows))
+        reads = table.filter(pc.and_(touching, pc.equal(table["unit"], unit)))
+        files = folded(reads, ("file",), {"ns": "sum"})
+        least_ns = max(1, BUSY * (pc.sum(files["ns"]).as_py() or 0))
+        busy = files.filter(pc.greater_equal(files["ns"], least_ns))
+        ordered = busy.sort_by([("ns", "descending"), ("file", "ascending")])
+        return tuple(ordered["file"].to_pylist())
+
     @property
     def given_up(self) -> int:
         """Counts of files that memory had no room for."""
@@ -103,6 +129,7 @@ class HeatSums:
                 "slot": self._reads.slots_of(begins),
                 "place": events.places,
                 "reads": events.operations,
+                "ns": np.maximum(events.durations, 0),
                 "bytes": np.maximum(sizes, 0),
                 "sized": (sizes >= 0).astype(np.int64),
                 "first": begins,
@@ -113,6 +140,17 @@ class HeatSums:
         self._reads.add({name: counted[name] for name in counted.column_names})
         readers = _spelt(folded(rows, ("file", "place"), {"reads": "sum"}), files, unit)
         self._readers.add({name: readers[name] for name in readers.column_names})
+
+    def _touching(self, slots: Ints, history: History, windows: Mask) -> Mask:
+        """Return which slots of time touch one of these windows."""
+        begins = slots * self._reads.width_ns - history.begin_ns
+        first, last = (
+            np.clip(moments // round(history.width_s * NS_PER_S), 0, len(windows) - 1)
+            for moments in (begins, begins + self._reads.width_ns - 1)
+        )
+        passed = np.append(0, np.cumsum(windows))
+        touching: Mask = passed[last + 1] > passed[first]
+        return touching
 
     def _ranks(self, unit: int) -> dict[str, int]:
         """Return how many ranks, or processes, read each file of which all readers are known."""

@@ -85,7 +85,7 @@ class JobSums:
 
     def findings(self, figures: JobFigures) -> tuple[Finding, ...]:
         """Return what the job, whose other figures are these, lost time to."""
-        return findings(self._evidence.result(figures.job), accelerators=figures.accelerators)
+        return findings(self._evidence.result(figures.job), figures, self._heat)
 
     def rough(self) -> dict[str, str]:
         """Return which figures memory had no room to tell exactly → by how much."""

@@ -87,9 +87,7 @@ def finding_facts(number: int, finding: Finding, *, names_job: bool) -> Facts:
     items = [("lost", lost), *(("evidence", line) for line in finding.evidence)]
     items += [(name, ", ".join(names)) for name, names in _culprits(finding) if names]
     items.append(("headrace", finding.answer))
-    if finding.expected_gain is not None:
-        basis = f" ({finding.basis})" if finding.basis else ""
-        items.append(("gain", f"takes away {percent(finding.expected_gain)} of it{basis}"))
+    items += [("gain", gain) for gain in _gains(finding)]
     if finding.command:
         items.append(("run", finding.command))
     return Facts(title=f"{number}. {finding.cause}{of_job}", items=tuple(items))
@@ -118,6 +116,22 @@ def jobs_table(jobs: Sequence[JobFigures]) -> Table:
         note="Means, of a rank. Below: the job that lost most; --job shows another."
         + (f" {more:,} further jobs are in the JSON." if more > 0 else ""),
     )
+
+
+def _gains(finding: Finding) -> Iterator[str]:
+    """Say what the trace lets hope for, and what was measured elsewhere."""
+    at_most_s = finding.gain_at_most_s
+    if at_most_s is not None:
+        left_s = finding.lost_s - at_most_s
+        rest = (
+            f"; ranks would wait {seconds(left_s)} for the rest"
+            if left_s > 0.01 * at_most_s
+            else ""
+        )
+        yield f"at most {seconds(at_most_s)} by this trace{rest}"
+    if finding.expected_gain is not None:
+        basis = f" ({finding.basis})" if finding.basis else ""
+        yield f"takes away {percent(finding.expected_gain)} of it{basis}"
 
 
 def _culprits(finding: Finding) -> tuple[tuple[str, Sequence[str]], ...]:

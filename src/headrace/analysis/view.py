@@ -64,6 +64,11 @@ class View:
         """Where many ranks read or save a checkpoint at once."""
 
     @property
+    def at_checkpoints_s(self) -> Floats:
+        """How long ranks read or saved a checkpoint [s]."""
+        return self._of(Quantity.CHECKPOINT_READ_S) + self._of(Quantity.CHECKPOINT_SAVE_S)
+
+    @property
     def tells_parts(self) -> bool:
         """Whether the trace says what loads spend their time on."""
         return bool(self.parts.any())
@@ -203,13 +208,10 @@ class View:
 
     def _standing(self) -> Mask:
         steps = self._of(Quantity.WAITS)
-        at_checkpoint = self._at_checkpoints_s() > 0
+        at_checkpoint = self.at_checkpoints_s > 0
         usual = _quantile(steps[self._is_active & ~at_checkpoint], 0.5)
         standing: Mask = at_checkpoint & (steps < self.thresholds.standing * usual)
         return standing
-
-    def _at_checkpoints_s(self) -> Floats:
-        return self._of(Quantity.CHECKPOINT_READ_S) + self._of(Quantity.CHECKPOINT_SAVE_S)
 
     def _storm(self) -> Mask:
         at_once = ranks_at_checkpoints(self.evidence)
