@@ -172,15 +172,19 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def as_client(environment: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for a block."""
+def as_client(environment: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables for a block, or unset those of None."""
     before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
+    _set(environment)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        _set(before)
+
+
+def _set(environment: Mapping[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -37,7 +37,7 @@ class StoreAddress:
         """
         try:
             parts = urlsplit(url)
-            parts.port  # noqa: B018 - raises where it is no number
+            is_host = parts.port is not None
         except ValueError:
             raise CallerError(f"{masked(url)!r} is not a URL; is its port a number?") from None
         if not parts.scheme or not url[len(parts.scheme) :].startswith("://"):
@@ -53,7 +53,6 @@ class StoreAddress:
                 f"{masked(url)!r}: a user, '?' or '#' mean nothing to a store; write '?' and '#' "
                 "in a name as %3F and %23"
             )
-        is_host = parts.port is not None
         authority = parts.netloc.lower() if is_host else parts.netloc
         return cls(parts.scheme, authority, _folders(url, parts.path))
 
@@ -76,10 +75,17 @@ def masked(url: str) -> str:
     """Return a URL as messages may show it: without what could be a secret."""
     scheme, start, rest = url.partition("://")
     rest, query, _ = rest.partition("?")
-    user, at, host = rest.rpartition("@")
-    if ":" in user or "/" not in user:
-        rest = f"…@{host}" if at else rest
+    if "@" in rest.partition("/")[0] or not _has_port_or_none(url):
+        rest = "…" + "".join(rest.rpartition("@")[1:]) * ("@" in rest)
     return f"{scheme}{start}{rest}" + "?…" * bool(query)
+
+
+def _has_port_or_none(url: str) -> bool:
+    try:
+        urlsplit(url).port  # noqa: B018 - raises where it is no number, as of a password
+    except ValueError:
+        return False
+    return True
 
 
 def _folders(url: str, path: str) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class Failure:
 
 
 _STATUS = re.compile(r"non-2xx status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_CODE = re.compile(r"(?:<Code>|\(code: )(\w{1,64})[<)]")
 _SENTENCE = re.compile(r"<Message>([^<]{1,300})</Message>")
 
 _KEYS = {
@@ -62,6 +62,9 @@ _KEYS = {
     "az": "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID with "
     "AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or the identity of the instance",
 }
+
+_ROLES = ("/latest/api/token", "/latest/meta-data", "oken request", "nstance credential")
+"""In the text of a request for the keys of a role, rather than for an object."""
 
 _SKEWED = "the clock of this host is wrong: the store takes requests of a few minutes; set it"
 
@@ -92,17 +95,17 @@ def judge(error: BaseException, *, kind: Kind, bucket: str) -> Failure:
         return Failure(Fault.MISSING, f"there is no bucket {bucket}; check the spelling")
     if isinstance(error, FileNotFoundError):
         return Failure(Fault.MISSING, "no such file")
-    if "oken request" in text or "nstance credential" in text:
-        return Failure(Fault.CLOSED, f"no keys are set, and no role gives any; set {_KEYS[kind]}")
-    if "parse path" in text or "parsing Path" in text:
+    if any(mark in text for mark in _ROLES):
+        return Failure(Fault.AWAY, f"no keys are set, and no role gives any; set {_KEYS[kind]}")
+    if "path segment" in text:
         return Failure(Fault.NAME, _unnameable(text))
-    if status:
-        return _judge_answer(int(status), code, _found(_SENTENCE, text), kind)
+    if status or code:
+        told = " ".join(part for part in (status, code, _sentence(text)) if part)
+        return _judge_answer(int(status or 400), code, told, kind)
     return _judge_silence(error, text)
 
 
-def _judge_answer(status: int, code: str, sentence: str, kind: Kind) -> Failure:
-    told = f"{status} {code} ({sentence})" if sentence else f"{status} {code}".strip()
+def _judge_answer(status: int, code: str, told: str, kind: Kind) -> Failure:
     if status == 416:
         return Failure(Fault.RANGE, told)
     if code in _REGION_CODES or status in (301, 307):
@@ -119,6 +122,8 @@ def _judge_answer(status: int, code: str, sentence: str, kind: Kind) -> Failure:
 
 def _judge_silence(error: BaseException, text: str) -> Failure:
     """Return what an exception means that no answer is told in."""
+    if "redirect" in text:
+        return Failure(Fault.REFUSED, _REGION)
     if "HTTP error" in text or "error sending request" in text or isinstance(error, OSError):
         return Failure(Fault.AWAY, f"{_silence(text)}; check the endpoint and the network")
     return Failure(Fault.REFUSED, f"obstore says {type(error).__name__}: {_first_line(text)}")
@@ -135,6 +140,11 @@ def _unnameable(text: str) -> str:
         f"obstore takes no such name ({_first_line(text)}); names that are empty, '.' or '..', or "
         "hold control characters cannot be read: rename the object"
     )
+
+
+def _sentence(text: str) -> str:
+    sentence = _found(_SENTENCE, text)
+    return f"({sentence})" if sentence else ""
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:
