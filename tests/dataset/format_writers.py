@@ -13,7 +13,9 @@ import sysconfig
 import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 _SITE = Path(sysconfig.get_paths()["purelib"])
 
@@ -40,3 +42,55 @@ def write_mds(
         for sample in samples:
             writer.write(dict(sample))
     return out
+
+
+def megatron(module: str) -> Any:
+    """Return a module of ``megatron.core.datasets``; what needs the rest of it is left out."""
+    for name in ("megatron", "megatron.core", "megatron.core.datasets"):
+        _enter(name)
+    logs = importlib.import_module("megatron.core._rank_utils")
+    sys.modules.setdefault("megatron.core.utils", logs)
+    return importlib.import_module(f"megatron.core.datasets.{module}")
+
+
+def write_tokens(
+    prefix: Path, documents: Iterable[Iterable[Any]], dtype: Any, *, multimodal: bool = False
+) -> Path:
+    """Write documents, each of several sequences of tokens, as Megatron does."""
+    builder = megatron("indexed_dataset").IndexedDatasetBuilder(
+        f"{prefix}.bin", dtype=dtype, multimodal=multimodal
+    )
+    torch = importlib.import_module("torch")
+    for document in documents:
+        for sequence in document:
+            builder.add_item(torch.as_tensor(sequence), *([0] if multimodal else []))
+        builder.end_document()
+    builder.finalize(f"{prefix}.idx")
+    return prefix
+
+
+class Tokenizer:
+    """As much of a tokenizer as Megatron asks of it."""
+
+    eod, pad, vocab_size = 0, -1, 1 << 16
+    unique_identifiers: ClassVar[dict[str, str]] = {}
+
+
+def gpt_dataset(prefix: Path, sequence_length: int, seed: int) -> Any:
+    """Return Megatron's dataset of all sequences of a token file, for one epoch."""
+    indexed = megatron("indexed_dataset").IndexedDataset(str(prefix), mmap=True)
+    module = megatron("gpt_dataset")
+    config = module.GPTDatasetConfig(
+        random_seed=seed,
+        sequence_length=sequence_length,
+        tokenizer=Tokenizer(),
+        reset_position_ids=True,
+        reset_attention_mask=True,
+        eod_mask_loss=False,
+        split="1",
+        blend=([str(prefix)], None),
+        path_to_cache=str(prefix.parent / "cache"),
+    )
+    every = np.arange(indexed.sequence_lengths.shape[0], dtype=np.int32)
+    train = megatron("utils").Split.train
+    return module.GPTDataset(indexed, str(prefix), every, None, train, config)

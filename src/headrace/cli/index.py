@@ -30,11 +30,21 @@ from headrace.storage.opening import open_storage
 @click.argument("url")
 @click.option("--out", help="Put the index into this .parquet file, not below URL.")
 @click.option("--text-field", default="text", show_default=True, help="JSON key or column of text.")
+@click.option("--window", type=int, help="Tokens of a sample of Megatron's files: sequence + 1.")
+@click.option("--document-seed", type=int, help="Cut windows in Megatron's order of this seed.")
 @click.option("--workers", default=8, show_default=True, help="Files read at the same time.")
 @click.option("--full", is_flag=True, help="Scan every file, also those that did not change.")
 @json_option("Write the summary as JSON to a file, - for stdout.")
 def command(
-    url: str, *, out: str | None, text_field: str, workers: int, full: bool, json_file: str | None
+    url: str,
+    *,
+    out: str | None,
+    text_field: str,
+    window: int | None,
+    document_seed: int | None,
+    workers: int,
+    full: bool,
+    json_file: str | None,
 ) -> int:
     """List the samples of the dataset at URL, and where their bytes are.
 
@@ -55,7 +65,9 @@ def command(
     storage = open_storage(url)
     side = SideFiles(storage) if out is None else SideFiles.beside(out)
     previous = None if full else _previous(url if out is None else out)
-    options = ScanOptions(text_field=text_field, workers=workers)
+    options = ScanOptions(
+        text_field=text_field, window=window, document_seed=document_seed, workers=workers
+    )
     with _progress_bar() as on_progress:
         index = build_index(
             storage, options=options, previous=previous, side=side, on_progress=on_progress

@@ -27,6 +27,7 @@ from headrace.dataset.location import Container, SampleLocation
 from headrace.dataset.mds import scan_mds
 from headrace.dataset.mdsdirectory import MANIFEST, Promise, read_promises
 from headrace.dataset.media import LOOKED_FOR, container_of, extension
+from headrace.dataset.megatron import index_path, scan_megatron
 from headrace.dataset.parquet import scan_parquet
 from headrace.dataset.rows import RowBuilder
 from headrace.dataset.scan import Scan, ScanOptions, ScanSource
@@ -40,6 +41,7 @@ SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
     "parquet": scan_parquet,
     "jsonl": scan_jsonl,
     "mds": scan_mds,
+    "megatron": scan_megatron,
 }
 
 GROUP_FILES = 64
@@ -90,7 +92,7 @@ def build_index(
     """
     options = options or ScanOptions()
     listing = list_dataset(storage)
-    kept = _reusable(previous, options)
+    kept = _reusable(previous, options, listing)
     fresh = [file for file in listing.files if kept.get(file.path) != file]
     reused = {file.path for file in listing.files} - {file.path for file in fresh}
     shards = [file.path for file in listing.files if container_of(file.path) == "mds"]
@@ -112,6 +114,9 @@ def build_index(
         IndexMeta(
             classes=classes,
             text_field=options.text_field,
+            window=options.window,
+            document_seed=options.document_seed,
+            companions=listing.companions,
             problems=tuple(sorted(problems, key=lambda p: p.file)),
             ignored=dict(sorted(listing.ignored.items())),
         ),
@@ -134,13 +139,16 @@ class Listing:
     manifests: Sequence[FileInfo]
     """Those that may say which shards an MDS directory has."""
 
+    companions: dict[str, str]
+    """File → size and version of the other file that tells where its samples are."""
+
     ignored: Counter[str]
     """Extension → number of the other files."""
 
 
 def list_dataset(storage: Storage) -> Listing:
     """List the files below the root, but for those whose name or folder starts with a dot."""
-    files, misnamed, closed, manifests, ignored = [], [], [], [], Counter[str]()
+    files, misnamed, closed, manifests, others = [], [], [], [], {}
     for file in storage.list(hidden=False):
         path = file.path.encode("utf-8", "backslashreplace").decode()
         if file.version == CLOSED_FOLDER:
@@ -148,12 +156,30 @@ def list_dataset(storage: Storage) -> Listing:
         elif posixpath.basename(path) == MANIFEST:
             manifests.append(file)
         elif container_of(path) is None:
-            ignored[extension(path)] += 1
+            others[path] = file
         elif path == file.path:
             files.append(file)
         else:
             misnamed.append(FileInfo(path, file.size, file.version))
-    return Listing(_without_copies(files), misnamed, closed, manifests, ignored)
+    paired, lone, companions = _paired(files, others)
+    ignored = Counter(map(extension, (*lone, *others)))
+    return Listing(_without_copies(paired), misnamed, closed, manifests, companions, ignored)
+
+
+def _paired(
+    files: Sequence[FileInfo], others: dict[str, FileInfo]
+) -> tuple[list[FileInfo], list[str], dict[str, str]]:
+    """Take out of ``files`` those of tokens that have no index, and of ``others`` the indexes."""
+    paired, lone, companions = [], [], {}
+    for file in files:
+        if container_of(file.path) != "megatron":
+            paired.append(file)
+        elif index := others.pop(index_path(file.path), None):
+            paired.append(file)
+            companions[file.path] = f"{index.size} {index.version}"
+        else:
+            lone.append(file.path)
+    return paired, lone, companions
 
 
 def _without_copies(files: Sequence[FileInfo]) -> list[FileInfo]:
@@ -194,12 +220,28 @@ def _nothing(storage: Storage, listing: Listing) -> str:
     )
 
 
-def _reusable(previous: Index | None, options: ScanOptions) -> dict[str, FileInfo]:
-    if previous is None or previous.meta.text_field != options.text_field:
+def _reusable(
+    previous: Index | None, options: ScanOptions, listing: Listing
+) -> dict[str, FileInfo]:
+    if previous is None or _options_of(previous) != (
+        options.text_field,
+        options.window,
+        options.document_seed,
+    ):
         return {}
     broken = pc.unique(_paths(previous.table.filter(pc.is_valid(previous.table["broken"]))))
     spoilt = {*broken.to_pylist(), *(p.file for p in previous.problems if p.severity == "broken")}
-    return {file.path: file for file in previous.files() if file.path not in spoilt}
+    companions = previous.meta.companions
+    return {
+        file.path: file
+        for file in previous.files()
+        if file.path not in spoilt
+        and companions.get(file.path) == listing.companions.get(file.path)
+    }
+
+
+def _options_of(index: Index) -> tuple[str, int | None, int | None]:
+    return index.meta.text_field, index.meta.window, index.meta.document_seed
 
 
 def _paths(table: pa.Table) -> pa.ChunkedArray:
@@ -290,7 +332,7 @@ class _Build:
         return pa.concat_tables(tables), problems
 
     def _in_threads(self, groups: list[list[FileInfo]]) -> Iterator[_Scanned]:
-        waiting: deque[tuple[list[FileInfo], Future[_Rows]]] = deque()
+        waiting: deque[tuple[list[FileInfo], Future[_Found]]] = deque()
         with ThreadPoolExecutor(self._options.workers, "headrace-index") as pool:
             try:
                 for group in groups:
@@ -303,7 +345,7 @@ class _Build:
                 self._stop.set()
                 pool.shutdown(cancel_futures=True)
 
-    def _scan_group(self, group: list[FileInfo]) -> _Rows:
+    def _scan_group(self, group: list[FileInfo]) -> _Found:
         rows, problems = RowBuilder(), []
         for file in group:
             empty = True
@@ -311,10 +353,12 @@ class _Build:
                 if self._stop.is_set():
                     raise _Interrupted
                 empty = False
-                if isinstance(found, SampleLocation):
+                if isinstance(found, FileProblem):
+                    problems.append(found)
+                elif isinstance(found, SampleLocation):
                     rows.append(found)
                 else:
-                    problems.append(found)
+                    rows.extend(found)
             if empty:
                 problems.append(_empty(file))
         return rows.finish(), problems
@@ -327,11 +371,11 @@ class _Build:
         return SCANNERS[container](source)
 
 
-_Rows = tuple[pa.Table, list[FileProblem]]
-_Scanned = tuple[list[FileInfo], _Rows]
+_Found = tuple[pa.Table, list[FileProblem]]
+_Scanned = tuple[list[FileInfo], _Found]
 
 
-def _result(group: list[FileInfo], future: Future[_Rows]) -> _Scanned:
+def _result(group: list[FileInfo], future: Future[_Found]) -> _Scanned:
     return group, future.result()
 
 

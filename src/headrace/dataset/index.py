@@ -56,7 +56,16 @@ class IndexMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Class folders in the order of their numbers."""
 
     text_field: str = "text"
-    """Name of the text in JSON lines and Parquet files."""
+    """Name of the text in files whose fields have names."""
+
+    window: int | None = None
+    """Tokens of a sample of Megatron's files; None: documents."""
+
+    document_seed: int | None = None
+    """Seed of the order of sequences from which windows were cut; None: that of the file."""
+
+    companions: dict[str, str] = {}
+    """File → size and version of the other file that tells where its samples are."""
 
     problems: tuple[FileProblem, ...] = ()
     ignored: dict[str, int] = {}

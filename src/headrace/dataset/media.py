@@ -44,13 +44,14 @@ _CONTAINERS: tuple[tuple[str, Container], ...] = (
     (".jsonl.zst", "jsonl"),
     (".json.gz", "jsonl"),
     (".json.zst", "jsonl"),
+    (".bin", "megatron"),
     *((f".mds{ending}", "mds") for ending in ("", ".zstd", ".gz", ".br", ".bz2", ".snappy")),
 )
 
 LOOKED_FOR = (
     "images (.jpg .png .webp …), videos (.mp4 .webm .mkv …), audio (.wav .mp3 .flac …), "
     "WebDataset shards (.tar), Parquet files (.parquet), JSON lines (.jsonl, .jsonl.gz, "
-    ".jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …)"
+    ".jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …), Megatron's tokens (.bin with .idx)"
 )
 """What a dataset may be made of, for people."""
 

@@ -6,7 +6,8 @@ The columns are part of the file format; ``SCHEMA_VERSION`` changes with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 
@@ -70,6 +71,14 @@ BATCH_ROWS = 65_536
 """Rows that are held as Python values before they become Arrow [rows]."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Many samples at once."""
+
+    table: pa.Table
+    """With the columns of ``SCHEMA``."""
+
+
 class RowBuilder:
     """Collects samples into Arrow tables; keeps at most ``BATCH_ROWS`` of them as objects."""
 
@@ -83,6 +92,11 @@ class RowBuilder:
         if len(self._batch) >= BATCH_ROWS:
             self._flush()
 
+    def extend(self, rows: Rows) -> None:
+        """Add many rows."""
+        self._flush()
+        self._tables.append(rows.table)
+
     def finish(self) -> pa.Table:
         """Return all rows as one table and forget them."""
         self._flush()
@@ -94,6 +108,17 @@ class RowBuilder:
         if batch:
             arrays = [pa.array(_column(f.name, batch), type=f.type) for f in SCHEMA]
             self._tables.append(pa.Table.from_arrays(arrays, schema=SCHEMA))
+
+
+def rows_of(columns: Mapping[str, pa.Array], count: int) -> Rows:
+    """Return ``count`` rows of the index; columns that are not given are null, or empty lists."""
+    arrays = [columns.get(f.name, _absent(f.type, count)).cast(f.type) for f in SCHEMA]
+    return Rows(pa.Table.from_arrays(arrays, schema=SCHEMA))
+
+
+def _absent(column_type: pa.DataType, count: int) -> pa.Array:
+    empty = pa.scalar([] if pa.types.is_list(column_type) else None, column_type)
+    return pa.repeat(empty, count)
 
 
 def _column(name: str, batch: Sequence[SampleLocation]) -> list[object]:

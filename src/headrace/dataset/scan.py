@@ -10,12 +10,13 @@ from headrace.dataset.index import FileProblem
 from headrace.dataset.location import Kind, SampleLocation
 from headrace.dataset.mdsdirectory import Promise
 from headrace.dataset.probe import IMAGE_READ_BYTES, Headers, probe
+from headrace.dataset.rows import Rows
 from headrace.dataset.side import SideFiles
 from headrace.storage.port import FileInfo, Storage
 from headrace.storage.rangefile import RangeFile
 
-Found = SampleLocation | FileProblem
-"""A scanner yields samples in file order, and what is wrong with the file."""
+Found = SampleLocation | Rows | FileProblem
+"""A scanner yields samples in file order, one or many at a time, and what is wrong with a file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,13 @@ class ScanOptions:
     text_field: str = "text"
     """Name of the text in files whose fields have names."""
 
+    window: int | None = None
+    """Tokens of a sample of Megatron's files: the length of a training sequence plus 1; None takes
+    documents as they are."""
+
+    document_seed: int | None = None
+    """Seed by which Megatron shuffles sequences before it cuts windows; None leaves their order."""
+
     workers: int = 8
     """Files that are read at the same time."""
 
@@ -33,6 +41,16 @@ class ScanOptions:
             raise ConfigError(f"workers={self.workers} must be at least 1")
         if not self.text_field:
             raise ConfigError("text_field is empty; name a JSON key or a Parquet column")
+        if self.window is not None and self.window < 2:
+            raise ConfigError(
+                f"window={self.window} must be at least 2: a training sequence and one token more"
+            )
+        if self.document_seed is not None and (
+            self.window is None or not 0 <= self.document_seed < 1 << 32
+        ):
+            raise ConfigError(
+                f"document_seed={self.document_seed} must lie in [0, 2**32) and needs a window"
+            )
 
 
 @dataclass(frozen=True, slots=True)
