@@ -189,9 +189,11 @@ def test_a_program_that_leaves_at_once_leaves_what_it_read_of_open_files(tmp_pat
         "import os, sys\n"
         "file = open(sys.argv[1], 'rb', 0)\n"
         "file.read(5)\n"
-        "if os.fork(): os.wait()\n"
-        "else: file.read(6)\n"
-        "os._exit(3)\n",
+        "if os.fork():\n"
+        "    os.wait()\n"
+        "    os._exit(3)\n"
+        "file.read(6)\n"
+        "os.execlp('true', 'true')\n",
         tmp_path,
         str(tmp_path / "data"),
     )

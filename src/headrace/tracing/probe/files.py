@@ -24,6 +24,9 @@ from .tracer import Tracer, Watcher
 _NO_DATA = ("/proc/", "/sys/", "/dev/")
 _CODE_FOLDERS = ("/site-packages/", "/dist-packages/")
 _CODE_SUFFIXES = (".py", ".pyc", ".pth", ".pyi")
+_LEAVE = ("_exit", "execv", "execve")
+"""Functions of ``os`` that leave a program without closing its files; loaders' workers do so."""
+
 _LARGEST_BUFFER = 8 << 20
 _BUFFERS_GREW = (3, 14)
 _BINARY_MODES = ("rb", "wb", "ab", "xb")
@@ -35,7 +38,8 @@ def watch_open(tracer: Tracer) -> None:
     opening = watched_open(tracer)
     builtins.open = io.open = opening
     atexit.register(opening.record_rest)
-    os._exit = _ending(os._exit, opening.record_rest)
+    for name in _LEAVE:
+        setattr(os, name, _leaving(getattr(os, name), opening.record_rest))
 
 
 def watched_open(tracer: Tracer) -> Any:
@@ -43,13 +47,13 @@ def watched_open(tracer: Tracer) -> Any:
     return _Open(io.open, tracer)
 
 
-def _ending(leave: Callable[[int], NoReturn], record_rest: Callable[[], None]) -> Any:
-    """Return what ends the process as ``os._exit`` does, by which workers of loaders end."""
+def _leaving(leave: Callable[..., NoReturn], record_rest: Callable[[], None]) -> Any:
+    """Return what leaves the program as another function does."""
 
     @functools.wraps(leave)
-    def watched(status: int) -> NoReturn:
+    def watched(*arguments: Any, **named: Any) -> NoReturn:
         record_rest()
-        leave(status)
+        leave(*arguments, **named)
 
     return watched
 
