@@ -10,9 +10,9 @@ SELF := $(INSTALL) --no-deps --no-build-isolation --editable .
 demo: .venv/.demo
 	$(BIN)/headrace demo $(ARGS)
 
-# Most tests wait, for daemons above all, so two run at a time; those that watch the machine's CPU,
-# or take a part of it that others would, run after them one by one.
-ALONE := $(addprefix tests/,agent bench demo integration testbed)
+# Most tests wait, for daemons above all, so two run at a time; those that watch how busy the CPUs
+# are, or make beds, which others would disturb, run after them one by one.
+ALONE := $(addprefix tests/,testbed agent/test_agent_idle.py integration/test_integration_busy_storage.py)
 test: .venv/.dev
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)

@@ -60,7 +60,8 @@ def test_samples_come_transformed_and_equal_to_what_is_made_here(job: Job) -> No
 def test_what_lay_ready_is_marked_so_and_the_answer_has_a_length(
     dataset: Path,
 ) -> None:
-    with LocalAgent([dataset.parent], options=QUIET) as agent:
+    in_order = ("--workers", "1", "--cpu-threshold", "1")
+    with LocalAgent([dataset.parent], options=in_order) as agent:
         job = Job(agent, dataset, Pipeline((ops.DecodeImage(), ops.CenterCrop(32))))
         job.register()
         batch = open_job(job.spec).schedule.batch(0)

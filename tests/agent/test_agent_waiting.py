@@ -27,7 +27,7 @@ def test_waiting_for_a_worker_on_a_core_is_told_apart_from_waiting_for_storage(
     with LocalAgent([dataset.parent], options=ONE_WORKER) as agent:
         job = Job(agent, dataset, slow)
         job.register()
-        headers = [header for header, _ in job.fetch(0, 1, 2, 3, 4, 6).values()]
+        headers = [header for header, _ in job.fetch(0, 1, 2, 3, 4, 6, wait_s=60).values()]
     waited = [header for header in headers if not header.ready]
     last = max(waited, key=lambda header: header.queued_s)
     assert last.queued_s > 0.1
