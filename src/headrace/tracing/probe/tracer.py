@@ -85,6 +85,11 @@ class Watcher:
         self._what = what
         self._is_off = False
         self._threads: set[int] = set()
+        os.register_at_fork(after_in_child=self._begin_fork)
+
+    def _begin_fork(self) -> None:
+        """Forget the threads of the parent but the one that forked, which goes on here."""
+        self._threads &= {threading.get_ident()}
 
     def try_to(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function that watches, and may fail."""
