@@ -29,6 +29,7 @@ from headrace.analysis.workload.model import (
     Transfer,
 )
 from headrace.analysis.workload.synthesis import Synthesis
+from headrace.trace.events import Event, Kind, batch_of
 
 LEVELS_COMPARED = (0.1, 0.5, 0.9, 0.99)
 VALUE_WITHIN = 0.05
@@ -195,6 +196,21 @@ def test_a_trace_whose_steps_begin_anew_in_each_epoch_has_the_same_model() -> No
             yield pa.RecordBatch.from_pydict(columns, schema=batch.schema)
 
     assert fit_model(anew).model == fit_model(trace_of(model, 0)).model
+
+
+def test_short_saves_that_follow_one_another_are_no_long_one() -> None:
+    second = 1_000_000_000
+    steps = [
+        Event(kind=Kind.STEP, begin_ns=step * second // 20, duration_ns=second // 20, rank=0)
+        for step in range(100)
+    ]
+    saves = [
+        Event(kind=Kind.CHECKPOINT_SAVE, begin_ns=n * second // 2, duration_ns=2_000_000, rank=0)
+        for n in range(1, 10)
+    ]
+    found = fit_model(lambda: [batch_of([*steps, *saves])]).model.checkpoint_save
+    assert found is not None and found.period_steps == 10
+    assert found.seconds.mean == pytest.approx(0.002)
 
 
 def random_family(draw: np.random.Generator, mean: float) -> Distribution:

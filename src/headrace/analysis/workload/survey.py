@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.analysis.checkpoints import JOINED_NS
 from headrace.analysis.columns import NULL, Coded, Columns, Floats, Ints, Mask
 from headrace.analysis.named import Fold, NamedSums
 from headrace.analysis.spans import Spans
@@ -19,9 +20,6 @@ from headrace.analysis.stretches import Union, united
 from headrace.analysis.workload.model import TRANSFERS
 from headrace.core.errors import CallerError
 from headrace.trace.events import Kind, Phase
-
-JOINED_NS = 1_000_000_000
-"""Transfers that name no step, and are no further apart, are of one occasion [ns]."""
 
 STRAGGLER_RATIO = 1.5
 """A host straggles whose loads take so many times the median of all hosts' means, or more …"""
