@@ -25,10 +25,14 @@ SWITCHES = {
 def main(given: Options) -> None:
     """Measure and report."""
     jobs, pairs = (QUICK_JOBS, 1) if given.quick else (JOBS, JOBS_WITH_TWO)
-    hours = simulated.QUICK_HOURS if given.quick else simulated.HOURS
+    hours, seeds = (
+        (simulated.QUICK_HOURS, simulated.SEEDS[:1])
+        if given.quick
+        else (simulated.HOURS, simulated.SEEDS)
+    )
     report = report_of(
         modelled.verdicts(jobs, of_pairs=pairs),
-        simulated.verdicts(hours=hours),
+        simulated.verdicts(seeds=seeds, hours=hours),
         real.verdicts() if "real" in given.switches else (),
     )
     publish(report, given.json)

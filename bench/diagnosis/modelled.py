@@ -26,7 +26,7 @@ MOST_LOST = 0.01
 """The same up to which a cause counts as false, and a job as one that lost nothing. What lies
 between is drawn anew."""
 
-FIRST_SEED = 20_000_000
+FIRST_SEED = 50_000_000
 """Of the scored jobs; the rules were made on others."""
 
 APART = 1000

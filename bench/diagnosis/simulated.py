@@ -9,7 +9,7 @@ several things (a scan takes room in a cache and time of disks), so what lost mo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -31,7 +31,9 @@ from headrace.sim.world import World
 from headrace.trace.events import Event, batch_of
 
 SCENARIO = Path(__file__).parents[2] / "examples" / "scenarios" / "diagnosis-32.toml"
-SEED = 7
+SEEDS = (301, 302, 303)
+"""Of the scored estates; the rules were made on others."""
+
 HOURS = 4.0
 QUICK_HOURS = 1.0
 
@@ -43,8 +45,12 @@ _Truths: TypeAlias = tuple[Cause, ...]
 _replace = msgspec.structs.replace
 
 
-def verdicts(*, seed: int = SEED, hours: float = HOURS) -> tuple[Verdict, ...]:
+def verdicts(*, seeds: Sequence[int] = SEEDS, hours: float = HOURS) -> tuple[Verdict, ...]:
     """Return a verdict for each job of each kind of trouble for which the truth is plain."""
+    return tuple(verdict for seed in seeds for verdict in _of_estate(seed, hours))
+
+
+def _of_estate(seed: int, hours: float) -> tuple[Verdict, ...]:
     scenario = _replace(_scenario(), days=hours / 24, seed=seed)
     processes = len(os.sched_getaffinity(0))
     ground = prepare(scenario, processes=processes)
