@@ -204,7 +204,7 @@ def test_plan_without_hosts_takes_a_host_for_each_rank(
         (["plan", "{runs}/step-9", "--world-size", "1000000000000"], 2, "1<=x<=10000000"),
         (["plan", "{runs}/step-9", "--world-size", "4", "--hosts", "5"], 2, "cannot be on 5 hosts"),
         (["plan", "{runs}/damaged", "--world-size", "4"], 1, "damaged/.metadata"),
-        (["ls", "s3://x/y"], 2, "not supported"),
+        (["ls", "gopher://x/y"], 2, "not supported"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -84,7 +84,7 @@ def test_an_index_elsewhere_leaves_the_dataset_alone(
     [
         (["index", "{data}/empty"], "no samples below"),
         (["index", "{data}x"], "did you mean {data}?"),
-        (["index", "s3://x/y"], "not supported"),
+        (["index", "gopher://x/y"], "not supported"),
         (["index", "{data}", "--out", "index"], "must end in .parquet"),
         (["index", "{data}", "--workers", "0"], "must be at least 1"),
         (["inspect", "{data}"], "headrace index"),

@@ -23,8 +23,10 @@ def open_storage(url: str) -> Storage:
 
     Args:
         url: An absolute or relative path, ``file:`` with an absolute path, ``hdfs:`` with a
-            NameNode or nameservice (or neither, for the one configured) and a path, or an object
-            store's as ``headrace.storage.objects.address`` describes them.
+            NameNode or nameservice (or neither, for the one configured) and a path, an object
+            store's as ``headrace.storage.objects.address`` describes them, or
+            ``fsspec+SCHEME:`` for whatever fsspec knows (without ``fsspec+`` where no other
+            backend has the scheme).
 
     Raises:
         CallerError: the scheme is not supported; names those that are, and the nearest.
@@ -38,9 +40,10 @@ def open_storage(url: str) -> Storage:
     if match is None or Path(url).exists():
         return LocalStorage(url)
     scheme = match.group(1).lower()
-    if scheme not in _OPENERS:
+    opener = _OPENERS.get(scheme) or (_open_fsspec if _is_for_fsspec(scheme) else None)
+    if opener is None:
         raise CallerError(_unknown(scheme, url))
-    return _OPENERS[scheme](url)
+    return opener(url)
 
 
 def require_openable(url: str) -> str:
@@ -54,6 +57,10 @@ def require_openable(url: str) -> str:
         CallerError: the scheme is not supported, or something is missing; says what to do.
     """
     scheme = urlsplit(url).scheme
+    if scheme not in _OPENERS and _is_for_fsspec(scheme):
+        with _requiring("fsspec", "fsspec", url):
+            from headrace.storage.fsspecstore import require_installed
+        return require_installed(url)
     if scheme not in _OPENERS:
         raise CallerError(_unknown(scheme, url))
     if scheme in SCHEMES:
@@ -93,6 +100,22 @@ def _open_objects(url: str) -> Storage:
     return ObjectStorage(url)
 
 
+def _open_fsspec(url: str) -> Storage:
+    with _requiring("fsspec", "fsspec", url):
+        from headrace.storage.fsspecstore import FsspecStorage
+    return FsspecStorage(url)
+
+
+def _is_for_fsspec(scheme: str) -> bool:
+    if scheme.startswith("fsspec+"):
+        return True
+    try:
+        from headrace.storage.fsspecstore import is_known
+    except ModuleNotFoundError:
+        return False
+    return is_known(scheme)
+
+
 @contextmanager
 def _requiring(package: str, extra: str, url: str) -> Iterator[None]:
     """Say how to install a package that an import in the block does not find."""
@@ -117,7 +140,7 @@ _OPENERS: dict[str, Callable[[str], Storage]] = {
 def _unknown(scheme: str, url: str) -> str:
     known = ", ".join(f"{name}:" for name in sorted(_OPENERS))
     close = get_close_matches(scheme, _OPENERS, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]}:?" if close else "mount it and give the path"
+    hint = f"did you mean {close[0]}:?" if close else "mount it and give the path, or fsspec+"
     return (
         f"cannot open {masked(url)}: scheme {scheme!r} is not supported (a plain path or {known}); "
         f"{hint}"
