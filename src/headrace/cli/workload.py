@@ -16,7 +16,7 @@ from headrace.cli.outputs import json_option, require_writable_file, require_wri
 from headrace.cli.reading import keep_pandas_out, progress_bar, tell_problems
 from headrace.core.errors import CallerError
 from headrace.report.blocks import Table
-from headrace.report.units import bytes_, counted, seconds
+from headrace.report.units import bytes_, counted, percent, seconds
 
 if TYPE_CHECKING:
     from headrace.analysis.workload.model import Model, Quantity
@@ -248,6 +248,6 @@ def _quantities(model: Model) -> Iterator[tuple[str, Quantity, Callable[[float],
 def _row(name: str, quantity: Quantity, write: Callable[[float], str]) -> tuple[str, ...]:
     half, most = quantity.quantiles((0.5, 0.99))
     shared = (quantity.host_share, quantity.step_share)
-    shares = (f"{share:.0%}" if share >= LEAST_SHOWN else "–" for share in shared)
+    shares = (percent(share) if share >= LEAST_SHOWN else "–" for share in shared)
     family = type(quantity.distribution).__name__.lower()
     return (name, family, write(quantity.mean), write(half), write(most), *shares)
