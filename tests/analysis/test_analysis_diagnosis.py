@@ -199,6 +199,12 @@ def test_unexplained_time_at_checkpoints_is_not_called_waiting_for_data() -> Non
     assert (one.answer, one.command) == (CHECKPOINT_UNTOLD.text, CHECKPOINT_UNTOLD.command)
 
 
+def test_a_job_of_one_rank_has_none_that_read_at_once() -> None:
+    quiet = list(steps(ranks=1, wait_s=0.0))
+    (one,) = findings(batch_of([*checkpoint(1), *quiet]))
+    assert one.evidence == ("10.0 s in all for reading checkpoints",)
+
+
 def test_unexplained_time_at_checkpoints_whose_requests_are_told_asks_for_no_more_records() -> None:
     quiet = list(steps(ranks=2, wait_s=0.0))
     (one,) = findings(batch_of([*checkpoint(2, request_bytes=10**7), *quiet]))
@@ -316,7 +322,10 @@ CACHED_WELL = Stretch(40, 0.0, 0.2, hit=0.8)
 def test_what_made_reading_slower_by_the_larger_factor_is_to_blame(
     hit: float, read_s: float, cause: Cause
 ) -> None:
-    assert causes(loop(CACHED_WELL, Stretch(20, read_s, read_s, hit), CACHED_WELL)) == [cause]
+    slow = Stretch(20, read_s, read_s, hit)
+    (one,) = findings(batch_of(loop(CACHED_WELL, slow, CACHED_WELL)))
+    assert one.cause == cause
+    assert any("out of a cache, usually 80 %" in line for line in one.evidence)
 
 
 def test_a_cache_that_loses_what_it_held_in_a_cold_start_thrashes() -> None:

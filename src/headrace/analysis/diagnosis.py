@@ -11,16 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from headrace.analysis.activities import Activity
-from headrace.analysis.attribution import (
-    causes_of_waits,
-    is_rtt_bound,
-    queued_share,
-    returnable_s,
-    round_trip_share,
-)
+from headrace.analysis.attribution import causes_of_waits, is_rtt_bound, returnable_s
 from headrace.analysis.causes import (
     ANSWERS,
     BESIDES_LOADING,
@@ -35,20 +27,12 @@ from headrace.analysis.columns import Mask
 from headrace.analysis.evidence import JobEvidence
 from headrace.analysis.figures import Accelerators, Finding, JobFigures
 from headrace.analysis.heat import HeatSums
+from headrace.analysis.reasons import reasons, told_round_trips, told_shares
 from headrace.analysis.stragglers import Straggling, straggling
 from headrace.analysis.thresholds import Thresholds
-from headrace.analysis.view import (
-    METADATA,
-    OVERHEAD,
-    STORAGE,
-    TRANSFORMATION,
-    UNTOLD,
-    View,
-    least_storm_ranks,
-    ranks_at_checkpoints,
-)
+from headrace.analysis.view import UNTOLD, View, least_storm_ranks, ranks_at_checkpoints
 from headrace.analysis.windows import Quantity
-from headrace.report.units import bytes_, percent, seconds, significant
+from headrace.report.units import percent, seconds
 from headrace.trace.events import Kind
 
 
@@ -89,6 +73,14 @@ def findings(
     )
 
 
+class _Reads(NamedTuple):
+    """What reads files in some windows."""
+
+    windows: Mask
+    kinds: tuple[Kind, ...]
+    """The first that names files in the trace counts."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Loss:
     """Time that one cause took."""
@@ -100,11 +92,8 @@ class _Loss:
     returnable_s: float | None = None
     hosts: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
-    windows: Mask | None = None
-    """In which it did, where reading or finding files is to blame."""
-
-    reads: tuple[Kind, ...] = ()
-    """What reads files then; the first that tells which counts."""
+    reads: _Reads | None = None
+    """Of files, where these are to blame."""
 
 
 class _Lost(NamedTuple):
@@ -139,8 +128,8 @@ class _Lost(NamedTuple):
 
 
 def _files(loss: _Loss, view: View, figures: JobFigures, heat: HeatSums) -> tuple[str, ...]:
-    if loss.windows is not None:
-        return heat.busiest(loss.reads, view.history, loss.windows)
+    if loss.reads is not None:
+        return heat.busiest(loss.reads.kinds, view.history, loss.reads.windows)
     suspects = figures.loading.stragglers if figures.loading else None
     if loss.cause != Cause.STRAGGLER or suspects is None:
         return ()
@@ -201,10 +190,7 @@ def _unexplained_waits(view: View) -> Iterator[str]:
         yield f"{waited}, and the trace tells nothing of loading"
         return
     yield f"{waited}, and no part of loading explains it"
-    everywhere = np.ones(len(view.wait_s), np.bool_)
-    for part in _PARTS:
-        if view.parts[part].any():
-            yield _share_of_parts(view, everywhere, part)
+    yield from told_shares(view)
 
 
 def _hidden(view: View, lost: _Lost) -> Iterator[str]:
@@ -238,15 +224,13 @@ def _causes(view: View) -> Iterator[_Loss]:
     for cause, windows in causes_of_waits(view).items():
         lost_s = float(view.wait_s[windows].sum()) * share_of_others
         if lost_s:
-            evidence = (_waited(view, windows), *_EVIDENCE[cause](view, windows))
             yield _Loss(
                 cause=cause,
                 lost_s=lost_s,
                 returnable_s=returnable_s(view, windows) * share_of_others,
-                evidence=evidence,
+                evidence=reasons(cause, view, windows),
                 answer=ANSWERS[cause],
-                windows=windows,
-                reads=_READS.get(cause, ()),
+                reads=_Reads(windows, _READS[cause]) if cause in _READS else None,
             )
 
 
@@ -273,7 +257,7 @@ def _checkpoints(view: View, lost: _Lost) -> Iterator[_Loss]:
         answer = answer if read_s >= save_s else SAVING
     elif read_s >= save_s and is_rtt_bound(view):
         cause, answer = Cause.RTT_BOUND, REMOTE_CHECKPOINT
-        told += _round_trips(view, view.is_waiting)
+        told.append(told_round_trips(view))
     else:
         return
     yield _Loss(
@@ -282,8 +266,7 @@ def _checkpoints(view: View, lost: _Lost) -> Iterator[_Loss]:
         returnable_s=read_s + save_s,
         evidence=tuple(told),
         answer=answer,
-        windows=view.at_checkpoints_s > 0,
-        reads=(Kind.CHECKPOINT_READ, Kind.REQUEST),
+        reads=_Reads(view.at_checkpoints_s > 0, (Kind.CHECKPOINT_READ, Kind.REQUEST)),
     )
 
 
@@ -294,100 +277,14 @@ def _most_at_checkpoints(view: View) -> float:
 
 def _at_checkpoints(view: View, lost: _Lost) -> Iterator[str]:
     """Say how much time checkpoints took, and of how many ranks at once."""
+    ranks = view.evidence.ranks
+    at_once = f"up to {_most_at_checkpoints(view):.0f} of {ranks} ranks at once, "
     for what, spent_s in (("reading", lost.read_s), ("saving", lost.save_s)):
         if spent_s:
             yield (
-                f"up to {_most_at_checkpoints(view):.0f} of {view.evidence.ranks} ranks at once, "
-                f"{seconds(spent_s)} in all for {what} checkpoints"
+                f"{at_once if ranks > 1 else ''}{seconds(spent_s)} in all for {what} checkpoints"
             )
 
-
-def _waited(view: View, windows: Mask) -> str:
-    lost_s = float(view.wait_s[windows].sum())
-    share = lost_s / (view.rank_s * int(windows.sum()))
-    return (
-        f"ranks waited {seconds(lost_s)} for data in {int(windows.sum())} of {len(windows)} "
-        f"windows of {seconds(view.history.width_s)}: {percent(min(1.0, share))} of the time there"
-    )
-
-
-def _share_of_parts(view: View, windows: Mask, part: int) -> str:
-    spent = view.parts[:, windows].sum(axis=1)
-    return f"{_PARTS[part]} took {percent(float(spent[part] / spent.sum()))} of loading"
-
-
-def _transformed(view: View, windows: Mask) -> tuple[str, ...]:
-    return (_share_of_parts(view, windows, TRANSFORMATION),)
-
-
-def _looked_up(view: View, windows: Mask) -> tuple[str, ...]:
-    return (_share_of_parts(view, windows, METADATA),)
-
-
-def _read(view: View, windows: Mask) -> tuple[str, ...]:
-    told = _share_of_parts(view, windows, STORAGE)
-    nbytes, taken_s = view.mean_read()
-    if np.isnan(nbytes):
-        return (told,)
-    rate = float(view.read_bytes[windows].sum()) / (int(windows.sum()) * view.history.width_s)
-    return (
-        told,
-        f"{bytes_(rate)}/s were read meanwhile; a read of {bytes_(nbytes)} took {seconds(taken_s)}",
-    )
-
-
-def _round_trips(view: View, windows: Mask) -> tuple[str, ...]:
-    del windows
-    nbytes, taken_s = view.mean_read()
-    return (
-        f"a read has {bytes_(nbytes)} on average and takes {seconds(taken_s)}, of which "
-        f"{percent(round_trip_share(view))} are a round trip",
-    )
-
-
-def _slower(view: View, windows: Mask) -> tuple[str, ...]:
-    told = [_share_of_parts(view, windows, STORAGE)] if view.tells_parts else []
-    costs = view.cost[windows]
-    cost = float(np.nanmean(costs)) if np.isfinite(costs).any() else 0.0
-    usual = view.usual_cost
-    if cost > usual:
-        told.append(f"a byte took {significant(cost / usual)} times the usual time")
-    if queued := queued_share(view):
-        told.append(f"{percent(queued)} of reading was waiting in line")
-    return tuple(told)
-
-
-def _fewer_hits(view: View, windows: Mask) -> tuple[str, ...]:
-    rates = view.hit_rate[windows]
-    known = rates[~np.isnan(rates)]
-    if not known.size or not view.usual_hit_rate >= view.thresholds.has_cache:
-        return ()
-    return (
-        f"{percent(float(known.mean()))} came out of a cache, usually "
-        f"{percent(view.usual_hit_rate)}",
-    )
-
-
-def _colder(view: View, windows: Mask) -> tuple[str, ...]:
-    return ("right after a start", *_slower(view, windows), *_fewer_hits(view, windows))
-
-
-def _thrashed(view: View, windows: Mask) -> tuple[str, ...]:
-    return (*_fewer_hits(view, windows), *_slower(view, windows))
-
-
-def _stormed(view: View, windows: Mask) -> tuple[str, ...]:
-    return ("while a checkpoint was read or saved", *_slower(view, windows))
-
-
-_PARTS = {
-    METADATA: "finding files",
-    STORAGE: "reading",
-    TRANSFORMATION: "transforming",
-    OVERHEAD: "what is none of these",
-    UNTOLD: "what the trace does not tell",
-}
-"""What the parts of loading are called."""
 
 _READING = (Kind.REQUEST, Kind.RETRIEVAL)
 _READS = {
@@ -400,14 +297,3 @@ _READS = {
     Cause.METADATA_BOUND: (Kind.METADATA,),
 }
 """What reads the files of a cause."""
-
-_EVIDENCE = {
-    Cause.CHECKPOINT_STORM: _stormed,
-    Cause.COLD_START: _colder,
-    Cause.THRASH: _thrashed,
-    Cause.CONGESTION: _slower,
-    Cause.RTT_BOUND: _round_trips,
-    Cause.STORAGE_BANDWIDTH_BOUND: _read,
-    Cause.METADATA_BOUND: _looked_up,
-    Cause.TRANSFORM_BOUND: _transformed,
-}
