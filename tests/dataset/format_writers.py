@@ -94,3 +94,18 @@ def gpt_dataset(prefix: Path, sequence_length: int, seed: int) -> Any:
     every = np.arange(indexed.sequence_lengths.shape[0], dtype=np.int32)
     train = megatron("utils").Split.train
     return module.GPTDataset(indexed, str(prefix), every, None, train, config)
+
+
+def records_module() -> Any:
+    _enter("tfrecord")
+    return importlib.import_module("tfrecord.writer")
+
+
+def write_records(path: Path, examples: Iterable[Mapping[str, tuple[Any, str]]]) -> Path:
+    """Write examples; each feature is its value, or values, and ``byte``, ``float`` or ``int``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = records_module().TFRecordWriter(str(path))
+    for example in examples:
+        writer.write(dict(example))
+    writer.close()
+    return path

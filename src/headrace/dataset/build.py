@@ -33,6 +33,7 @@ from headrace.dataset.rows import RowBuilder
 from headrace.dataset.scan import Scan, ScanOptions, ScanSource
 from headrace.dataset.side import SideFiles
 from headrace.dataset.tar import scan_tar
+from headrace.dataset.tfrecord import scan_tfrecord
 from headrace.storage.port import CLOSED_FOLDER, FileInfo, Storage
 
 SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
@@ -42,6 +43,7 @@ SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
     "jsonl": scan_jsonl,
     "mds": scan_mds,
     "megatron": scan_megatron,
+    "tfrecord": scan_tfrecord,
 }
 
 GROUP_FILES = 64

@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.core.errors import HeadraceError
 from headrace.dataset.cost import text_cost
-from headrace.dataset.gziptext import RESTART_BYTES, GzipText
+from headrace.dataset.gziptext import RESTART_BYTES
 from headrace.dataset.location import Member, SampleLocation
 from headrace.dataset.scan import Scan, ScanSource
 from headrace.dataset.textline import TextLine
@@ -65,18 +65,11 @@ def _scan_gzip(source: ScanSource) -> Scan:
         # Python's gzip is the stricter reader of the two: it notices a missing end.
         with source.open() as stream, gzip.GzipFile(fileobj=stream) as text:
             yield from _samples(source, text, lambda offset: offset // RESTART_BYTES)
-        points = _restart_points(source)
+        points = source.restart_points()
     except (HeadraceError, OSError, EOFError, zlib.error) as error:
         yield source.broken(_DAMAGED.format(error))
         return
     source.side.put(source.file, points)
-
-
-def _restart_points(source: ScanSource) -> bytes:
-    if not source.file.size:
-        return b""
-    with source.open() as stream:
-        return GzipText(stream).find_restart_points()
 
 
 def _scan_zstd(source: ScanSource) -> Scan:

@@ -44,7 +44,7 @@ class SampleLocation(msgspec.Struct, frozen=True, kw_only=True):
     file_size: int
     file_version: str
     offset: int
-    """Where the first member starts, in the terms of ``Member.offset``."""
+    """Where the sample starts, in the terms of ``Member.offset``."""
 
     length: int
     """Encoded bytes of the sample itself, which is what a raw frame carries [bytes]."""

@@ -5,6 +5,7 @@ Kinds come from names, never from the bytes, so that every host sees the same in
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 from headrace.dataset.location import Container, Kind
@@ -45,13 +46,18 @@ _CONTAINERS: tuple[tuple[str, Container], ...] = (
     (".json.gz", "jsonl"),
     (".json.zst", "jsonl"),
     (".bin", "megatron"),
+    *((f".tfrecord{ending}", "tfrecord") for ending in ("", "s", ".gz", "s.gz")),
     *((f".mds{ending}", "mds") for ending in ("", ".zstd", ".gz", ".br", ".bz2", ".snappy")),
 )
+
+_PART_OF_RECORDS = re.compile(r"(^|/)([^/.]+|[^/]+\.tfrecords?)-\d{5}-of-\d{5}(\.gz)?$")
+"""How TensorFlow's tools name the parts of a dataset."""
 
 LOOKED_FOR = (
     "images (.jpg .png .webp …), videos (.mp4 .webm .mkv …), audio (.wav .mp3 .flac …), "
     "WebDataset shards (.tar), Parquet files (.parquet), JSON lines (.jsonl, .jsonl.gz, "
-    ".jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …), Megatron's tokens (.bin with .idx)"
+    ".jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …), Megatron's tokens (.bin with "
+    ".idx), TFRecord files (.tfrecord, .tfrecord.gz)"
 )
 """What a dataset may be made of, for people."""
 
@@ -75,6 +81,8 @@ def container_of(path: str) -> Container | None:
     for ending, container in _CONTAINERS:
         if lowered.endswith(ending):
             return container
+    if _PART_OF_RECORDS.search(lowered):
+        return "tfrecord"
     return "file" if media_kind(path) else None
 
 

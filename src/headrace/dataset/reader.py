@@ -29,6 +29,7 @@ from headrace.dataset.cache import CacheStatistics
 from headrace.dataset.fields import by_field
 from headrace.dataset.lines import Lines
 from headrace.dataset.location import Container, Member, SampleLocation
+from headrace.dataset.records import Records
 from headrace.dataset.shards import Shards
 from headrace.dataset.side import SideFiles
 from headrace.dataset.uncompressed import Uncompressed
@@ -104,6 +105,7 @@ class SampleReader:
             "parquet": lambda location: self._row_groups().read(location),
             "jsonl": Lines(self._files).read,
             "mds": self._shards.read,
+            "tfrecord": Records(self._files).read,
         }
 
     def read_raw(self, location: SampleLocation) -> dict[str, bytes]:

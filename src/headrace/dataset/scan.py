@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.core.errors import ConfigError
+from headrace.dataset.gziptext import GzipText
 from headrace.dataset.index import FileProblem
 from headrace.dataset.location import Kind, SampleLocation
 from headrace.dataset.mdsdirectory import Promise
@@ -79,6 +80,17 @@ class ScanSource:
         """Read the headers of the medium in a range of the file."""
         buffer = {"buffer_bytes": IMAGE_READ_BYTES} if kind == "image" else {}
         return probe(kind, lambda: self.open(offset, length, **buffer))
+
+    def restart_points(self) -> bytes:
+        """Return where reading can go on in the middle of a gzip file, to be kept beside the index.
+
+        Raises:
+            CorruptDataError: the file is damaged.
+        """
+        if not self.file.size:
+            return b""
+        with self.open() as stream:
+            return GzipText(stream).find_restart_points()
 
     def broken(self, reason: str) -> FileProblem:
         """Describe something wrong with the file."""

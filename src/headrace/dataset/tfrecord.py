@@ -1,0 +1,149 @@
+"""Scans TFRecord files, plain or gzip: each record is a sample.
+
+A record that is a ``tf.train.Example`` has the fields of ``example``; anything else, such as a
+``SequenceExample``, is the field ``record`` as a whole. Offsets are those of the uncompressed
+file. Lengths are checked by their checksums here, records when they are read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from headrace.core.errors import CorruptDataError, HeadraceError
+from headrace.dataset.cost import text_cost
+from headrace.dataset.example import example_features, example_members
+from headrace.dataset.features import BYTES
+from headrace.dataset.gziptext import RESTART_BYTES
+from headrace.dataset.location import Kind, Member, SampleLocation
+from headrace.dataset.media import leading_kind
+from headrace.dataset.probe import Headers, probe
+from headrace.dataset.recordframe import HEAD_BYTES, RECORD_BYTES, TAIL_BYTES, record_length
+from headrace.dataset.scan import Scan, ScanSource
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One record, whose bytes are those of a stream from ``begin`` on."""
+
+    number: int
+    offset: int
+    """First byte in the uncompressed file."""
+
+    length: int
+    stream: BinaryIO
+    begin: int
+
+
+def scan_tfrecord(source: ScanSource) -> Scan:
+    """Yield the records of a file, and what is wrong with it."""
+    compressed = source.file.path.lower().endswith(".gz")
+    count = 0
+    try:
+        for record in _compressed(source) if compressed else _plain(source):
+            yield _sample(source, record, compressed)
+            count += 1
+        points = source.restart_points() if compressed else None
+    except (HeadraceError, OSError, EOFError, zlib.error) as error:
+        yield source.broken(f"only the {count} records before the damage are kept; then: {error}")
+        return
+    if points is not None:
+        source.side.put(source.file, points)
+
+
+def _plain(source: ScanSource) -> Iterator[_Record]:
+    size, at, number = source.file.size, 0, 0
+    with source.open() as stream:
+        while at < size:
+            stream.seek(at)
+            length = record_length(stream.read(HEAD_BYTES))
+            begin, at = at + HEAD_BYTES, at + HEAD_BYTES + length + TAIL_BYTES
+            if at > size:
+                raise CorruptDataError(f"it ends inside record {number}")
+            yield _Record(number, begin, length, stream, begin)
+            number += 1
+
+
+def _compressed(source: ScanSource) -> Iterator[_Record]:
+    at = number = 0
+    with source.open() as stream, gzip.GzipFile(fileobj=stream) as text:
+        while head := text.read(HEAD_BYTES):
+            length = record_length(head)
+            data = text.read(min(length, RECORD_BYTES))
+            rest = length - len(data) + TAIL_BYTES
+            if _skip(text, rest) < rest:
+                raise CorruptDataError(f"it ends inside record {number}")
+            yield _Record(number, at + HEAD_BYTES, length, io.BytesIO(data), 0)
+            at += HEAD_BYTES + length + TAIL_BYTES
+            number += 1
+
+
+def _skip(text: gzip.GzipFile, count: int) -> int:
+    skipped = 0
+    while skipped < count and (piece := text.read(min(count - skipped, 1 << 20))):
+        skipped += len(piece)
+    return skipped
+
+
+def _sample(source: ScanSource, record: _Record, compressed: bool) -> SampleLocation:
+    file = source.file
+    members = tuple(_members(source, record))
+    kind = leading_kind({member.field.partition(".")[0] for member in members})
+    headers = _headers(source, record, kind, members, compressed)
+    return SampleLocation(
+        key=f"{file.path}#{record.number}",
+        kind=kind,
+        container="tfrecord",
+        file=file.path,
+        file_size=file.size,
+        file_version=file.version,
+        offset=record.offset,
+        length=sum(member.length for member in members),
+        members=members,
+        row=record.number,
+        block=record.offset // RESTART_BYTES if compressed else -1,
+        width=headers.width,
+        height=headers.height,
+        duration_s=headers.duration_s,
+        frames=headers.frames,
+        keyframes=headers.keyframes,
+        cost_s=headers.cost_s,
+        broken=headers.broken,
+    )
+
+
+def _members(source: ScanSource, record: _Record) -> Iterator[Member]:
+    if record.length > RECORD_BYTES:
+        return
+    shift, end = record.offset - record.begin, record.begin + record.length
+    try:
+        found = example_features(record.stream, record.begin, end)
+    except ValueError:
+        found = {}
+    for member in example_members(found, source.options.text_field):
+        yield Member(
+            field=member.field,
+            name=member.name,
+            offset=member.offset + shift,
+            length=member.length,
+        )
+    if not found:
+        yield Member(field="record", name=BYTES, offset=record.offset, length=record.length)
+
+
+def _headers(
+    source: ScanSource, record: _Record, kind: Kind, members: tuple[Member, ...], compressed: bool
+) -> Headers:
+    if not members:
+        return Headers(broken=f"the record is longer than {RECORD_BYTES >> 20} MiB")
+    main = next((m for m in members if m.field.partition(".")[0] == kind), members[0])
+    if kind in ("text", "other"):
+        return Headers(cost_s=text_cost(main.length))
+    if not compressed:
+        return source.probe(kind, main.offset, main.length)
+    record.stream.seek(main.offset - record.offset)
+    return probe(kind, lambda: io.BytesIO(record.stream.read(main.length)))
