@@ -142,6 +142,7 @@ def test_the_public_names_are_the_ops() -> None:
         "RandomHorizontalFlip",
         "RandomResizedCrop",
         "Resize",
+        "Segments",
         "ToFloat",
         "Tokenize",
         "UserOp",

@@ -9,6 +9,7 @@ from headrace.transform.ops.geometry import (
 )
 from headrace.transform.ops.image import DecodeImage
 from headrace.transform.ops.pack import Pack
+from headrace.transform.ops.segments import Segments
 from headrace.transform.ops.tensor import Normalize, ToFloat
 from headrace.transform.ops.text import DecodeText, Tokenize
 from headrace.transform.ops.user import UserOp
@@ -25,6 +26,7 @@ __all__ = [
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "Resize",
+    "Segments",
     "ToFloat",
     "Tokenize",
     "UserOp",
