@@ -109,8 +109,8 @@ class View:
             (Quantity.READ_BYTES, Quantity.READ_S, Quantity.READS),
             (Quantity.RETRIEVAL_BYTES, Quantity.RETRIEVAL_S, Quantity.RETRIEVALS),
         ):
-            if read := self.history.total(nbytes):
-                reads = self.history.total(count)
+            read, reads = self.history.total(nbytes), self.history.total(count)
+            if read and reads:
                 return read / reads, self.history.total(taken_s) / reads
         return np.nan, np.nan
 
@@ -174,7 +174,7 @@ class View:
         Bytes that miss take the time, so twice the misses cost twice the time.
         """
         more_misses = (1.0 - self.hit_rate) / max(1.0 - self.usual_hit_rate, 1e-3)
-        slower: Mask = more_misses**2 >= self.cost / self.usual_cost
+        slower: Mask = more_misses**2 * self.usual_cost >= self.cost
         return slower
 
     def _begun(self) -> Mask:
