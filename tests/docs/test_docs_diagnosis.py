@@ -8,6 +8,7 @@ import pytest
 from docs_reader import REPOSITORY, Reader
 
 from headrace.analysis.causes import Cause
+from headrace.analysis.heat import BUSY
 from headrace.analysis.rereads import HIT, MOST_READS
 from headrace.analysis.thresholds import Thresholds
 from headrace.analysis.windows import MOST_WINDOWS
@@ -52,6 +53,7 @@ def test_the_numbers_of_the_page_are_those_that_decide() -> None:
         "MOST_READS": (MOST_READS, 131_072, "131,072 reads"),
         "HIT": (HIT, 1 / 3, "a third of the first read"),
         "MOST_WINDOWS": (MOST_WINDOWS, 1024, "1,024 windows"),
+        "BUSY": (BUSY, 0.2, "a fifth or more of the time"),
     }
     for name, (value, stated, words) in told.items():
         assert value == stated, name
