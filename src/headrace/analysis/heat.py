@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -109,7 +110,7 @@ class HeatSums:
         touching = pa.array(self._touching(table["slot"].to_numpy(), history, windows))
         reads = table.filter(pc.and_(touching, pc.equal(table["unit"], unit)))
         files = folded(reads, ("file",), {"ns": "sum"})
-        least_ns = max(1, BUSY * (pc.sum(files["ns"]).as_py() or 0))
+        least_ns = max(1, math.ceil(BUSY * (pc.sum(files["ns"]).as_py() or 0)))
         busy = files.filter(pc.greater_equal(files["ns"], least_ns))
         ordered = busy.sort_by([("ns", "descending"), ("file", "ascending")])
         return tuple(ordered["file"].to_pylist())
