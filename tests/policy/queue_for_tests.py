@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     Action,
@@ -42,10 +43,11 @@ class Steps:
         begin = self.first + step * self.width
         return [self.foresee(sample, 0) for sample in range(begin, begin + self.width)]
 
-    def foresee(self, sample: int, epoch: int) -> Planned:
+    def foresee(self, sample: int, epoch: int, part: SamplePart = WHOLE) -> Planned:
         return Planned(
             sample=sample,
             epoch=epoch,
+            part=part,
             kind="image",
             cost_s=self.heavy.get(sample, self.cost_s),
             nbytes=self.large.get(sample, self.nbytes),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
+from headrace.core.parts import WHOLE, SamplePart, parts_of
 from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     AskCancelled,
@@ -53,11 +54,11 @@ class Plan:
 
     def due(self, step: int) -> list[Planned]:
         begin = step * 3 + self._shift
-        return [self.foresee(sample, 0) for sample in range(begin, begin + 3)]
+        return [self.foresee(sample, 0, part) for sample, part in pieces(range(begin, begin + 3))]
 
-    def foresee(self, sample: int, epoch: int) -> Planned:
+    def foresee(self, sample: int, epoch: int, part: SamplePart = WHOLE) -> Planned:
         return Planned(
-            sample=sample, epoch=epoch, kind="ab"[sample % 2],
+            sample=sample, epoch=epoch, part=part, kind="ab"[sample % 2],
             cost_s=0.01 * (1 + sample % 5), nbytes=4096 * (1 + sample % 3),
         )  # fmt: skip
 
@@ -66,6 +67,11 @@ class Plan:
 
     def stored(self, sample: int) -> Stored:
         return Stored(tier=("hdd", "ssd")[sample % 2], nbytes=10_000)
+
+
+def pieces(samples: range) -> list[tuple[int, SamplePart]]:
+    """Return every seventh sample in two parts, the others as a whole."""
+    return [(sample, part) for sample in samples for part in parts_of(1 + (sample % 7 == 0))]
 
 
 class World:
@@ -162,12 +168,13 @@ def play(world: World, letter: str, number: int, choice: int) -> None:
         world.tell(ModeChanged(job=name, raw_only="differs" if number % 2 else ""))
     elif letter == "a" and name in world.jobs:
         world.requests += 1
-        samples = range(number, number + 1 + choice)
-        world.open[world.requests] = len(samples)
+        asked = pieces(range(number, number + 1 + choice))
+        world.open[world.requests] = len(asked)
         world.tell(
             Asked(
                 request=world.requests, job=name, step=number // 3, rank=choice % 2, world=2,
-                samples=samples, epochs=[0] * len(samples), consumed_step=number // 3 - choice % 4,
+                samples=[sample for sample, _ in asked], parts=[part for _, part in asked],
+                epochs=[0] * len(asked), consumed_step=number // 3 - choice % 4,
                 step_time_s=0.05 * choice, wait_s=0.1 * choice, raw=choice == 7,
             )
         )  # fmt: skip

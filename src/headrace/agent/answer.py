@@ -11,14 +11,14 @@ from functools import partial
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.agent.agentlog import ServedRow
-from headrace.agent.engine import Engine, Request
+from headrace.agent.engine import Engine, Request, ServeAction
 from headrace.agent.fasttier.through import Errand
 from headrace.agent.raw import ByteBudget, Encoded, RawReader
 from headrace.agent.usage import Reading
 from headrace.core.digest import Buffer
 from headrace.core.errors import HeadraceError
 from headrace.core.media import TierName
-from headrace.policy.lookahead_events import Serve, ServeMissing, ServeRaw, Visit
+from headrace.policy.lookahead_events import Serve, ServeRaw, Visit
 from headrace.prepare.job import Place
 from headrace.trace.recording import wall_ns
 from headrace.wire.frames import FrameHeader, encode_frame, encode_head, pack_fields
@@ -200,7 +200,7 @@ class _Sender:
     async def _make_frames(self, group: asyncio.TaskGroup) -> None:
         for _ in range(len(self._request.message.samples)):
             action = await self._request.answers.get()
-            if isinstance(action, ServeRaw):
+            if isinstance(action, ServeRaw) and action.visit.part.is_whole:
                 group.create_task(self._make_raw(action))
             elif isinstance(action, Serve) and self._engine.bandwidth.limits_egress(self._name):
                 group.create_task(self._put_in_time(action))
@@ -214,8 +214,9 @@ class _Sender:
         held_s = await self._engine.wait_for_egress(self._name, done.nbytes, step=step)
         self._frames.put_nowait(self._tensor_frame(action, held_s=held_s))
 
-    def _frame(self, action: Serve | ServeMissing) -> Outgoing:
-        if isinstance(action, ServeMissing):
+    def _frame(self, action: ServeAction) -> Outgoing:
+        """Return the frame of a sample; of a part that is not made there are no raw bytes."""
+        if not isinstance(action, Serve):
             return _missing(action.visit, action.code, action.reason)
         self._unsent[action.ticket] += 1
         return self._tensor_frame(action, held_s=0.0)
@@ -234,6 +235,7 @@ class _Sender:
             kind="tensor",
             sample=action.visit.sample,
             epoch=action.visit.epoch,
+            part=action.visit.part,
             cut=done.cut,
             fields=done.fields,
             digest=done.digest,
@@ -323,7 +325,12 @@ class _Sender:
 
 def _missing(visit: Visit, code: str, reason: str) -> Outgoing:
     header = FrameHeader(
-        kind="missing", sample=visit.sample, epoch=visit.epoch, code=code, reason=reason
+        kind="missing",
+        sample=visit.sample,
+        epoch=visit.epoch,
+        part=visit.part,
+        code=code,
+        reason=reason,
     )
     return Outgoing(encode_frame(header), _nothing)
 

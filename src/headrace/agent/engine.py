@@ -396,10 +396,13 @@ class Engine:
         self._count_place(job, visit.sample)
         place = job.open.place(visit.sample)
         source = job.sources[place.source]
-        errand = self.fast.begin(action.ticket, job, visit, place)
+        errand = None
+        if visit.part.is_whole:  # of a clip in parts only the needed ranges are read
+            errand = self.fast.begin(action.ticket, job, visit, place)
         hit = errand is not None and errand.kept is not None
         tier = self.tier_of(job, place.source, hit=hit)
-        reading = Reading(visit.job, tier, place.location.length, action.throttled_s, visit)
+        nbytes = visit.part.of(place.location.length)
+        reading = Reading(visit.job, tier, nbytes, action.throttled_s, visit)
         self.pool.submit(
             Task(
                 ticket=action.ticket,
@@ -408,6 +411,7 @@ class Engine:
                 seed=job.message.spec.schedule.seed,
                 epoch=visit.epoch,
                 sample=visit.sample,
+                part=visit.part,
                 cut=job.cut(visit.sample),
                 extents=self.prepared.begin(action.ticket, action.nbytes, reading),
                 errand=errand,
@@ -490,6 +494,7 @@ def asked(name: str, request: Request) -> Asked:
         step_time_s=message.step_time_s,
         wait_s=message.wait_s,
         raw=message.want == "raw",
+        parts=message.parts,
     )
 
 

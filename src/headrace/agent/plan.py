@@ -12,10 +12,12 @@ import numpy.typing as npt
 from headrace.agent.tiers import OTHER_TIER
 from headrace.core.digest import name_digest
 from headrace.core.media import TierName
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.dataset.media import KINDS
 from headrace.policy.lookahead_events import Planned, Stored
 from headrace.policy.placement import Placement
 from headrace.prepare.job import OpenJob
+from headrace.prepare.pieces import Pieces, pieces_of
 from headrace.prepare.places import Whereabouts
 from headrace.wire.messages import RegisterJob
 
@@ -62,27 +64,29 @@ class AgentPlan:
         self._cache = cache
         self._placement = Placement(message.roster, where.holders if where else ())
         self._kinds = [source.index.kinds for source in job.sources]
-        self._costs = [source.index.costs for source in job.sources]
+        self._costs = [foreseen.costs for foreseen in job.foreseen]
         self._starts = np.cumsum([0, *(source.samples for source in job.spec.sources)])
         self._recipes = [self._recipes_of(source) for source in range(len(job.sources))]
 
     def due(self, step: int) -> Sequence[Planned]:
-        """Return the samples of a global batch that this agent prepares, each once."""
+        """Return what this agent prepares of a global batch, each once."""
         batch = self._job.schedule.batch(step)
-        mine = self._is_mine(batch.samples)
-        pairs = zip(batch.samples[mine].tolist(), batch.epochs[mine].tolist(), strict=True)
-        return [self.foresee(sample, epoch) for sample, epoch in dict.fromkeys(pairs)]
+        pieces = pieces_of(self._job, batch.samples, batch.epochs, self._cuts)
+        mine = np.flatnonzero(self._is_mine(pieces)).tolist()
+        own = ((int(pieces.samples[n]), int(pieces.epochs[n]), pieces.part(n)) for n in mine)
+        return [self.foresee(*visit) for visit in dict.fromkeys(own)]
 
-    def foresee(self, sample: int, epoch: int) -> Planned:
-        """Return what is known about one sample."""
+    def foresee(self, sample: int, epoch: int, part: SamplePart = WHOLE) -> Planned:
+        """Return what is known about one sample, or one part of it."""
         source, row = self._split(sample)
         kind = KINDS[self._kinds[source][row]]
         return Planned(
             sample=sample,
             epoch=epoch,
+            part=part,
             kind=kind,
-            cost_s=float(self._costs[source][row]),
-            nbytes=_FIRST_GUESS_BYTES.get(kind, _OTHER_GUESS_BYTES),
+            cost_s=float(self._costs[source][row]) / part.count,
+            nbytes=part.of(_FIRST_GUESS_BYTES.get(kind, _OTHER_GUESS_BYTES)),
             prepare=self._cuts.get(kind, 0) > 0,
         )
 
@@ -129,9 +133,9 @@ class AgentPlan:
         source = int(np.searchsorted(self._starts, sample, side="right")) - 1
         return source, sample - int(self._starts[source])
 
-    def _is_mine(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _is_mine(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
         if self._own < 0:
-            return np.zeros(samples.shape, np.bool_)
-        sets = self._where.sets(samples) if self._where else None
-        owner = self._placement.owners(samples, self._job.costs(samples), sets)
+            return np.zeros(pieces.samples.shape, np.bool_)
+        sets = self._where.sets(pieces.samples) if self._where else None
+        owner = self._placement.owners(pieces.names, pieces.costs, sets)
         return np.asarray(owner == self._own)

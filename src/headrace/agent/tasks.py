@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.agent.arena import Extent
 from headrace.agent.fasttier.through import Errand, Passage
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.dataset.location import SampleLocation
 from headrace.wire.frames import FieldHeader
 from headrace.wire.messages import Fingerprint
@@ -44,7 +45,7 @@ class ClosePipeline(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
-    """Make one sample and leave its bytes in the arena."""
+    """Make one sample, or one part of it, and leave its bytes in the arena."""
 
     ticket: int
     source: int
@@ -54,6 +55,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, tag="task"):
     sample: int
     cut: int
     extents: tuple[Extent, ...]
+    part: SamplePart = WHOLE
     errand: Errand | None = None
     """What the fast tier has to do with it; None: nothing."""
 

@@ -135,7 +135,8 @@ class Worker:
         key = SampleKey(seed=task.seed, epoch=task.epoch, sample=task.sample)
         preparer = self._preparer(task.source)
         if task.errand is None:
-            return preparer.prepare(task.location, key, stop=task.cut), Passage()
+            done = preparer.prepare(task.location, key, stop=task.cut, part=task.part)
+            return done, Passage()
         fetched, read_s = self._fetch(preparer, task, task.errand)
         program, fields = preparer.program, fetched.fields
         done = finish_raw(program, task.location, fields, key, stop=task.cut)

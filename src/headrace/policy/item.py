@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from headrace.core.parts import SamplePart
 from headrace.policy.lookahead_events import Planned, Visit
 
-Content: TypeAlias = tuple[str, int, int]
-"""(recipe, sample, epoch): decides the bytes of a prepared sample, whatever job it is for."""
+Content: TypeAlias = tuple[str, int, int, SamplePart]
+"""(recipe, sample, epoch, part): decides the bytes that are prepared, whatever job they are for."""
 
 State = Literal["planned", "fetching", "running", "ready", "missing"]
 """``fetching``: not to be started before its bytes are nearer."""

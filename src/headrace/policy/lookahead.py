@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 from headrace.core.media import TierName
+from headrace.core.parts import WHOLE
 from headrace.policy.choice import next_to_start, reservation
 from headrace.policy.item import Item, Result, Waiter
 from headrace.policy.lookahead_events import (
@@ -52,6 +54,7 @@ from headrace.policy.lookahead_events import (
     ServeMissing,
     ServeRaw,
     Start,
+    Stored,
     Tick,
     Visit,
 )
@@ -271,8 +274,9 @@ class Lookahead:
         job.report(event, now)
         actions = self._release_over(job)
         queue_s = self._queue_s(now)
-        for sample, epoch in zip(event.samples, event.epochs, strict=True):
-            item = job.add(event.step, job.plan.foresee(sample, epoch))
+        parts = event.parts or (WHOLE,) * len(event.samples)
+        for visit in zip(event.samples, event.epochs, parts, strict=True):
+            item = job.add(event.step, job.plan.foresee(*visit))
             if not event.raw:
                 self._results.join(job, item)
             answer = self._answer_now(job, item, event)
@@ -359,7 +363,7 @@ class Lookahead:
         if item.state != "planned" or not self._throttle.active:
             return item.state == "fetching"
         job = self._jobs[item.visit.job]
-        return self._throttle.would_wait(job.name, job.plan.stored(item.visit.sample).tier, now)
+        return self._throttle.would_wait(job.name, _stored(job, item).tier, now)
 
     def _postpone(self, item: Item, late: list[Waiter], now: float) -> None:
         for waiter in late:
@@ -459,7 +463,7 @@ class Lookahead:
     def _is_held(self, job: JobWindow, item: Item, now: float) -> bool:
         """Return whether a job's quota holds back its next sample; the others stay behind it."""
         is_limited = self._throttle.active and self._throttle.limits(job.name)
-        stored = job.plan.stored(item.visit.sample) if is_limited else None
+        stored = _stored(job, item) if is_limited else None
         if stored is None or not self._throttle.holds(job.name, stored, now):
             job.held.end(now)
             return False
@@ -472,7 +476,7 @@ class Lookahead:
         before_s, item.held_before_s = item.held_before_s, None
         throttled_s = 0.0 if before_s is None else job.held.total_s(now) - before_s
         if self._throttle.active and self._throttle.limits(job.name):
-            self._throttle.pay(job.name, job.plan.stored(item.visit.sample), now)
+            self._throttle.pay(job.name, _stored(job, item), now)
         result = self._results.start(job, item, nbytes, now)
         self._workers.spend(job.name, item.cost_s, now)
         self._counts["started"] += 1
@@ -574,3 +578,9 @@ class Lookahead:
                 if item.state in ("planned", "fetching"):
                     actions += self._abandon(job, item, "busy", event.reason)
         return actions
+
+
+def _stored(job: JobWindow, item: Item) -> Stored:
+    """Return where an item would be read, and how much of its sample."""
+    stored = job.plan.stored(item.visit.sample)
+    return replace(stored, nbytes=item.visit.part.of(stored.nbytes))

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from headrace.core.media import TierName
+from headrace.core.parts import WHOLE, SamplePart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Visit:
-    """One sample due at one step of one job."""
+    """One sample, or one part of it, due at one step of one job."""
 
     job: str
     step: int
     sample: int
     epoch: int
+    part: SamplePart = WHOLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +32,9 @@ class Planned:
     """CPU to prepare it, estimated from headers [s]."""
 
     nbytes: int
-    """Bytes of the prepared sample, estimated [bytes]."""
+    """Bytes of what is prepared, estimated [bytes]."""
+
+    part: SamplePart = WHOLE
 
     prepare: bool = True
     """False where the job's cut ships this kind raw."""
@@ -49,11 +53,11 @@ class Plan(Protocol):
     """A job's schedule as one agent sees it. Pure: the same answer to the same question."""
 
     def due(self, step: int) -> Sequence[Planned]:
-        """Return the samples of a step that this agent prepares, each once."""
+        """Return what this agent prepares of a step's samples, each once."""
         ...
 
-    def foresee(self, sample: int, epoch: int) -> Planned:
-        """Return the estimates of any sample, also of one that another agent prepares."""
+    def foresee(self, sample: int, epoch: int, part: SamplePart = WHOLE) -> Planned:
+        """Return the estimates of any sample or part, also of one that another agent prepares."""
         ...
 
     def recipe(self, sample: int) -> str:
@@ -127,6 +131,9 @@ class Asked:
     wait_s: float
     raw: bool = False
     """The client wants encoded bytes whatever lies ready."""
+
+    parts: Sequence[SamplePart] = ()
+    """Which part of each of ``samples`` is wanted; empty: all are wanted as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -155,9 +155,9 @@ class Results:
         """Let other jobs' visits of its content have a result, where they are not started."""
         if result.content is None:
             return
-        _, sample, epoch = result.content
+        _, sample, epoch, part = result.content
         for job in self._jobs.values():
-            item = None if job.name == result.visit.job else job.unstarted(sample, epoch)
+            item = None if job.name == result.visit.job else job.unstarted(sample, epoch, part)
             if item is not None and job.content(item) == result.content:
                 self._share(result, item)
 

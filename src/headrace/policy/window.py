@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from headrace.core.parts import SamplePart
 from headrace.policy.estimate import Estimates
 from headrace.policy.item import Content, Item, State, Waiter
 from headrace.policy.lookahead_events import Asked, JobChanged, Plan, Planned, Visit
@@ -35,6 +36,9 @@ class WindowLimits:
 
 Heap: TypeAlias = list[tuple[float, int, Item]]
 """(key, tie-breaker, item); entries outlive their items and are skipped then."""
+
+Piece: TypeAlias = tuple[int, int, SamplePart]
+"""(sample, epoch, part)."""
 
 _REBUILD = 0.2
 _SLACK_ENTRIES = 64
@@ -84,7 +88,7 @@ class JobWindow:
         self.held = HeldTime()
         self._limits = limits
         self._steps: dict[int, list[Visit]] = {}
-        self._by_sample: dict[tuple[int, int], Item] = {}
+        self._by_piece: dict[Piece, Item] = {}
         self._waited: Heap = []
         self._due: Heap = []
         self._overdue: Heap = []
@@ -140,22 +144,28 @@ class JobWindow:
 
     def add(self, step: int, planned: Planned) -> Item:
         """Return the item of a visit, made if it is new."""
-        visit = Visit(job=self.name, step=step, sample=planned.sample, epoch=planned.epoch)
+        visit = Visit(
+            job=self.name,
+            step=step,
+            sample=planned.sample,
+            epoch=planned.epoch,
+            part=planned.part,
+        )
         item = self.items.get(visit)
         if item is None:
             cost_s = self.estimates.cost_s(planned.kind, planned.cost_s)
             item = Item(visit=visit, planned=planned, cost_s=cost_s)
             self.items[visit] = item
             self._steps.setdefault(step, []).append(visit)
-            self._by_sample.setdefault((visit.sample, visit.epoch), item)
+            self._by_piece.setdefault((visit.sample, visit.epoch, visit.part), item)
         return item
 
     def forget(self, item: Item) -> None:
         """Take an item out; heap entries of it are skipped later."""
         self.items.pop(item.visit, None)
-        sample = item.visit.sample, item.visit.epoch
-        if self._by_sample.get(sample) is item:
-            del self._by_sample[sample]
+        piece = item.visit.sample, item.visit.epoch, item.visit.part
+        if self._by_piece.get(piece) is item:
+            del self._by_piece[piece]
         visits = self._steps.get(item.visit.step, [])
         if item.visit in visits:
             visits.remove(item.visit)
@@ -168,11 +178,11 @@ class JobWindow:
         if self.raw_only or not item.planned.prepare or visit.sample in self.crashed:
             return None
         recipe = self.plan.recipe(visit.sample)
-        return (recipe, visit.sample, visit.epoch) if recipe else None
+        return (recipe, visit.sample, visit.epoch, visit.part) if recipe else None
 
-    def unstarted(self, sample: int, epoch: int) -> Item | None:
-        """Return the first visit of a sample, unless it is started or not foreseen."""
-        item = self._by_sample.get((sample, epoch))
+    def unstarted(self, sample: int, epoch: int, part: SamplePart) -> Item | None:
+        """Return the first visit of a sample's part, unless it is started or not foreseen."""
+        item = self._by_piece.get((sample, epoch, part))
         return item if item is not None and item.is_unstarted else None
 
     def wait(self, item: Item, waiter: Waiter) -> None:
@@ -190,11 +200,14 @@ class JobWindow:
             self._push(self._due, self._key(item), item)
 
     def upcoming(self) -> list[Visit]:
-        """Return the visits that are foreseen and not started, those due first in front."""
+        """Return the visits that are foreseen and not started, those due first in front.
+
+        Parts are left out: what is needed of their sample's bytes is not known before.
+        """
         foreseen = [
             visit
             for visit, item in self.items.items()
-            if item.state == "planned" and not item.waiters
+            if item.state == "planned" and not item.waiters and visit.part.is_whole
         ]
         return sorted(foreseen, key=lambda visit: visit.step)
 

@@ -29,6 +29,7 @@ import numpy as np
 
 from headrace.core.digest import Buffer, payload_digest
 from headrace.core.errors import ProtocolError
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.core.record import Record, Value
 
 PREFIX = struct.Struct("<4sIQ")
@@ -61,6 +62,9 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     sample: int = -1
     epoch: int = 0
+    part: SamplePart = WHOLE
+    """Which part of the sample it is. A part comes as ``tensor`` or ``missing``, never raw."""
+
     cut: int = 0
     """Leading ops already applied; the client goes on from there."""
 

@@ -11,9 +11,10 @@ from typing import Literal
 import msgspec
 
 from headrace.core.job import JobSpec
+from headrace.core.parts import SamplePart
 from headrace.core.roster import RosterEntry
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 Mode = Literal["transform", "raw-only"]
 Want = Literal["any", "raw"]
@@ -156,6 +157,8 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long a sample may be waited for before its raw bytes are sent instead [s]."""
 
     want: Want = "any"
+    parts: tuple[SamplePart, ...] = ()
+    """Which part of each of ``samples`` is wanted; empty: all are wanted as a whole."""
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
