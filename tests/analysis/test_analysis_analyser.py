@@ -537,6 +537,26 @@ def test_the_hottest_files_are_told_with_ranks_and_time() -> None:
     assert sum(first.over_time) == 60 and max(first.over_time) <= 2
 
 
+def test_runs_that_are_read_as_one_are_told_by_the_pause_between_them() -> None:
+    def run(begin_s: float) -> list[Event]:
+        return [event(Kind.STEP, begin_s + 2 * n, 2, rank=n % 2) for n in range(20)]
+
+    apart = analysed(batch_of([*run(5000), *run(0)]))
+    assert apart.jobs[0].longest_pause_s == 5000 - 40
+    assert "each by itself" in apart.unknown["runs"]
+    close = analysed(batch_of([*run(60), *run(0)]))
+    assert close.jobs[0].longest_pause_s == 20
+    assert "runs" not in close.unknown
+
+
+def test_a_long_event_bridges_a_pause_and_short_traces_have_none_that_matters() -> None:
+    steps = [event(Kind.STEP, begin_s, 1) for begin_s in (0, 900)]
+    bridged = analysed(batch_of([*steps, event(Kind.CALL, 0.5, 1000)]))
+    assert bridged.jobs[0].longest_pause_s == 0
+    few = analysed(batch_of([event(Kind.STEP, begin_s, 0.1) for begin_s in (0, 9)]))
+    assert few.jobs[0].longest_pause_s == pytest.approx(8.9) and "runs" not in few.unknown
+
+
 def test_a_log_of_questions_alone_tells_opens_and_nothing_of_times() -> None:
     opens = [event(Kind.METADATA, n, name="open", file=f"/f{n % 3}", host="h") for n in range(9)]
     others = [event(Kind.METADATA, n, name="rename", file="/x") for n in range(20)]

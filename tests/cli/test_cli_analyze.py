@@ -92,7 +92,7 @@ def test_rates_are_those_of_the_time_in_which_ranks_worked(
     pq.write_table(pa.Table.from_batches([batch_of([*events(), late])]), path)
     assert run(["analyze", str(path)]) == 0
     said = capsys.readouterr().out
-    assert "events in 1000 s" in said
+    assert "events in 1000 s, most of it a pause ·" in said
     assert re.search(r"^  samples +2,560 +51\.2 $", said, re.MULTILINE)
 
 

@@ -30,6 +30,9 @@ _NEEDS = {
 }
 """Figure of a job → why it is missing."""
 
+_RUNS = "nothing happened for most of the time: if these are several runs, analyse each by itself"
+_LONG_PAUSE_S = 10.0
+
 
 class Analyser:
     """Takes in the batches of a trace, in any order. For one thread."""
@@ -140,4 +143,9 @@ class Analyser:
         }
         rough = {name: why for sums in self._jobs.values() for name, why in sums.rough().items()}
         further = f"{self._further_events} events are of further jobs than {MOST_JOBS}"
-        return missing | rough | ({"jobs": further} if self._further_events else {})
+        told = missing | rough | ({"jobs": further} if self._further_events else {})
+        return told | ({"runs": _RUNS} if any(map(_is_mostly_a_pause, jobs)) else {})
+
+
+def _is_mostly_a_pause(job: JobFigures) -> bool:
+    return job.longest_pause_s > max(job.span_s / 2, _LONG_PAUSE_S)

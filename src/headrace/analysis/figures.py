@@ -235,6 +235,9 @@ class JobFigures(Figures, frozen=True, kw_only=True):
     hosts: int | None
     events: int
     span_s: float
+    longest_pause_s: float = 0.0
+    """Longest time in it in which no event of the job was under way [s]."""
+
     steps: int | None = None
     step_s: Spread | None = None
     wait_s: Spread | None = None

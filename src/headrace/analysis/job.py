@@ -12,6 +12,7 @@ from headrace.analysis.distinct import DistinctNames
 from headrace.analysis.evidence import Evidence
 from headrace.analysis.figures import Checkpoints, Finding, JobFigures, PhaseFigures, Requests
 from headrace.analysis.heat import HeatSums
+from headrace.analysis.pauses import Pauses
 from headrace.analysis.phases import PhaseSums
 from headrace.analysis.spans import Spans
 from headrace.analysis.spreads import NS_PER_S, SpreadSketch
@@ -36,6 +37,7 @@ class JobSums:
         self._hosts = DistinctNames()
         self._files = DistinctNames()
         self._evidence = Evidence()
+        self._pauses = Pauses()
 
     def add(self, columns: Columns) -> None:
         """Take in events of the job."""
@@ -52,6 +54,7 @@ class JobSums:
         self._hosts.add(columns, "host")
         self._files.add(columns.of(*_OF_FILES), "file")
         self._evidence.add(columns)
+        self._pauses.add(columns)
 
     def keep_at_most(self, stretches: int) -> None:
         """Let stretches of time take no more memory from now on."""
@@ -69,6 +72,7 @@ class JobSums:
             hosts=len(self._hosts) or None,
             events=spans.events,
             span_s=spans.span_s,
+            longest_pause_s=self._pauses.longest_s(),
             steps=self._steps.most_events or None,
             step_s=self._step_times.result(NS_PER_S),
             wait_s=whole.waits.result(NS_PER_S),

@@ -27,7 +27,8 @@ def first_line(analysis: Analysis) -> str:
     jobs = len(analysis.jobs)
     told = (
         analysis.format,
-        f"{analysis.events:,} events in {seconds(analysis.span_s)}",
+        f"{analysis.events:,} events in {seconds(analysis.span_s)}"
+        + (", most of it a pause" if "runs" in analysis.unknown else ""),
         f"{jobs} jobs" if jobs > 1 else _named(analysis.jobs[0]),
     )
     return ("PARTIAL: " if analysis.is_partial else "") + " · ".join(told)
