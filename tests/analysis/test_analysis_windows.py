@@ -146,10 +146,10 @@ def test_evidence_does_not_depend_on_the_order_of_batches() -> None:
     one, other = ways
     assert (one.ranks, one.span_s) == (other.ranks, other.span_s)
     np.testing.assert_allclose(one.history.sums, other.history.sums, atol=1e-6)
-    for host in one.hosts:
-        (same,) = (found for found in other.hosts if found.name == host.name)
-        assert (host.ranks, host.loads) == (same.ranks, same.loads)
-        assert host.wait_s == pytest.approx(same.wait_s)
+    for place in (*one.by_host, *one.by_rank):
+        (same,) = (found for found in (*other.by_host, *other.by_rank) if found.name == place.name)
+        assert (place.ranks, place.loads) == (same.ranks, same.loads)
+        assert place.wait_s == pytest.approx(same.wait_s)
 
 
 def test_memory_does_not_grow_with_the_trace() -> None:
