@@ -82,5 +82,5 @@ def own_threads(before: set[threading.Thread]) -> list[threading.Thread]:
         for thread in threading.enumerate()
         if thread not in before
         and thread.name.startswith("headrace")
-        and not thread.name.startswith("headrace-hdfs")  # all stores of a process share these
+        and not thread.name.startswith("headrace-storage")  # all stores of a process share these
     ]

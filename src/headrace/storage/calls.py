@@ -150,7 +150,7 @@ def calls_for(kind: str, threads: int = THREADS) -> Calls:
     """Return this process's pool for one kind of call, which runs at least so many at once."""
     with _pools_lock:
         if kind not in _pools:
-            _pools[kind] = Calls(f"headrace-{kind}")
+            _pools[kind] = Calls(f"headrace-storage-{kind}")
         _pools[kind].widen(threads)
         return _pools[kind]
 
