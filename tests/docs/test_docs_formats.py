@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +11,13 @@ import pytest
 from docs_reader import BLOCK, REPOSITORY
 from PIL import Image
 
+from dataset.format_writers import write_mds, write_records, write_tokens
 from headrace.cli.main import run
 
 
 def test_the_examples_print_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "path", [str(REPOSITORY / "tests/dataset"), *sys.path])
-    from format_writers import write_mds, write_records, write_tokens
-
     target = io.BytesIO()
     Image.new("RGB", (10, 9)).save(target, "JPEG")
     jpeg = target.getvalue()

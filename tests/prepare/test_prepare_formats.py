@@ -1,0 +1,115 @@
+"""Every format that headrace reads by itself: the same samples from any store, on either side."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dataset.format_writers import write_mds, write_records, write_tokens
+from dataset.made_up_media import clip, picture
+from headrace import Pipeline, ops
+from headrace.core.draws import SampleKey
+from headrace.core.record import Record
+from headrace.dataset.build import build_index
+from headrace.dataset.index import Index
+from headrace.dataset.reader import SampleReader
+from headrace.dataset.scan import ScanOptions
+from headrace.prepare.sample import Preparer, finish_cut, finish_raw
+from headrace.storage.local import LocalStorage
+from headrace.storage.opening import open_storage
+from headrace.storage.port import Storage
+from headrace.transform.program import Program
+
+PROGRAM = Program(
+    Pipeline(
+        [
+            ops.DecodeImage(),
+            ops.DecodeVideo(frames=2, sampling="random"),
+            ops.RandomResizedCrop(8, fields=("image", "video")),
+            ops.ToFloat(fields=("image", "video")),
+        ]
+    )
+)
+OPTIONS = ScanOptions(window=7, document_seed=3)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("formats")
+    columns = {"img": "jpeg", "caption": "str", "label": "int", "shape": "ndarray"}
+    rows = [
+        {"img": picture(9 + n, 9), "caption": f"№{n}", "label": n, "shape": np.ones((n + 1, 2))}
+        for n in range(5)
+    ]
+    write_mds(root / "mds/plain", columns, rows, size_limit=2000)
+    write_mds(root / "mds/packed", columns, rows, compression="zstd")
+    write_mds(root / "mds/clips", {"mp4": "bytes"}, [{"mp4": clip(5 + n)} for n in range(2)])
+    write_tokens(root / "tokens", [[range(n % 7)] for n in range(30)], np.uint16)
+    examples = [
+        {"image/encoded": (picture(9, 9 + n), "byte"), "size": ([n, 9], "int"), "x": (n, "float")}
+        for n in range(5)
+    ]
+    plain = write_records(root / "plain.tfrecord", examples)
+    (root / "packed.tfrecord.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    return root
+
+
+def prepared(storage: Storage, index: Index) -> list[Record]:
+    preparer = Preparer(PROGRAM, SampleReader(storage))
+    return [
+        preparer.prepare(index.location(n), key(n), stop=PROGRAM.sample_ops).record
+        for n in range(len(index))
+    ]
+
+
+def key(sample: int) -> SampleKey:
+    return SampleKey(seed=5, sample=sample, epoch=1)
+
+
+def require_equal(ones: list[Record], others: list[Record]) -> None:
+    for one, other in zip(ones, others, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert type(value) is type(other[name])
+            np.testing.assert_array_equal(value, other[name])  # type: ignore[arg-type]
+
+
+def test_samples_are_the_same_wherever_their_pipeline_is_cut(dataset: Path) -> None:
+    storage = LocalStorage(dataset)
+    index = build_index(storage, options=OPTIONS)
+    whole = prepared(storage, index)
+    preparer = Preparer(PROGRAM, SampleReader(storage))
+    stop = PROGRAM.sample_ops
+    for cut in PROGRAM.cuts:
+        others = []
+        for n in range(len(index)):
+            half = preparer.prepare(index.location(n), key(n), stop=cut).record
+            others.append(finish_cut(PROGRAM, half, key(n), cut=cut, stop=stop).record)
+        require_equal(whole, others)
+    raw = [
+        finish_raw(PROGRAM, place, preparer.raw(place), key(n), stop=stop).record
+        for n in range(len(index))
+        for place in [index.location(n)]
+    ]
+    require_equal(whole, raw)
+    assert {index.location(n).container for n in range(len(index))} == {
+        "mds",
+        "megatron",
+        "tfrecord",
+    }
+
+
+def test_a_remote_store_has_the_same_samples_under_the_same_digest(
+    dataset: Path, hdfs_dir: str
+) -> None:
+    local, remote = LocalStorage(dataset), open_storage(hdfs_dir)
+    for file in local.list(hidden=False):
+        remote.write(file.path, local.read(file.path))
+    here, there = (build_index(storage, options=OPTIONS) for storage in (local, remote))
+    assert here.digest == there.digest
+    assert [p.reason for p in here.problems] == [p.reason for p in there.problems]
+    require_equal(prepared(local, here), prepared(remote, there))
+    remote.close()
