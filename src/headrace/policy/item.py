@@ -84,6 +84,14 @@ class Item:
         return self.state in ("planned", "fetching")
 
     @property
+    def sample_cost_s(self) -> float:
+        """Cost of the whole sample [s]: parts start as early as it would have to, made by one.
+
+        How many workers will be free for them is not known.
+        """
+        return self.cost_s * self.visit.part.count
+
+    @property
     def urgency(self) -> float:
         """Latest start of a sample that is waited for [s]."""
         return min(waiter.expiry for waiter in self.waiters) - self.cost_s

@@ -494,14 +494,7 @@ class Lookahead:
             job.forget(item)
             self._results.leave(item)
             return []
-        planned = item.planned
-        job.estimates.learn(
-            planned.kind,
-            foreseen_s=planned.cost_s,
-            seconds=event.seconds,
-            foreseen_bytes=planned.nbytes,
-            nbytes=event.nbytes,
-        )
+        job.learn(item.planned, seconds=event.seconds, nbytes=event.nbytes)
         return self._hand_over(job, item)
 
     def _hand_over(self, job: JobWindow, item: Item) -> list[Action]:

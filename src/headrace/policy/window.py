@@ -199,6 +199,13 @@ class JobWindow:
         else:
             self._push(self._due, self._key(item), item)
 
+    def learn(self, planned: Planned, *, seconds: float, nbytes: int) -> None:
+        """Take in what a sample took [s] and needs [bytes]; others may be due sooner by that."""
+        kind = planned.kind
+        self.estimates.learn_size(kind, foreseen_bytes=planned.nbytes, nbytes=nbytes)
+        if self.estimates.learn(kind, foreseen_s=planned.cost_s, seconds=seconds):
+            self._rebuild()
+
     def upcoming(self) -> list[Visit]:
         """Return the visits that are foreseen and not started, those due first in front.
 
@@ -303,10 +310,10 @@ class JobWindow:
         return [item]
 
     def _key(self, item: Item) -> float:
-        return item.visit.step * self._keyed_with - item.cost_s
+        return item.visit.step * self._keyed_with - item.sample_cost_s
 
     def _slack(self, item: Item, now: float) -> float:
-        return self.pace.deadline(item.visit.step, now) - item.cost_s - now
+        return self.pace.deadline(item.visit.step, now) - item.sample_cost_s - now
 
     def _next_due(self, now: float) -> Item | None:
         while (item := self._top(self._due)) is not None:
@@ -355,4 +362,5 @@ class JobWindow:
         self._overdue = []
         for item in self.items.values():
             if item.state == "planned" and not item.waiters:
+                item.cost_s = self.estimates.cost_s(item.planned.kind, item.planned.cost_s)
                 self._push(self._due, self._key(item), item)
