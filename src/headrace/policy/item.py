@@ -84,12 +84,13 @@ class Item:
         return self.state in ("planned", "fetching")
 
     @property
-    def sample_cost_s(self) -> float:
-        """Cost of the whole sample [s]: parts start as early as it would have to, made by one.
+    def lead_s(self) -> float:
+        """How long before its sample is due it has to start [s].
 
-        How many workers will be free for them is not known.
+        Parts start as if one worker made them one after another: how many will be free is not
+        known, and were all to start at once they would keep light samples waiting.
         """
-        return self.cost_s * self.visit.part.count
+        return self.cost_s * (self.visit.part.count - self.visit.part.number)
 
     @property
     def urgency(self) -> float:

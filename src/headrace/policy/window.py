@@ -310,10 +310,10 @@ class JobWindow:
         return [item]
 
     def _key(self, item: Item) -> float:
-        return item.visit.step * self._keyed_with - item.sample_cost_s
+        return item.visit.step * self._keyed_with - item.lead_s
 
     def _slack(self, item: Item, now: float) -> float:
-        return self.pace.deadline(item.visit.step, now) - item.sample_cost_s - now
+        return self.pace.deadline(item.visit.step, now) - item.lead_s - now
 
     def _next_due(self, now: float) -> Item | None:
         while (item := self._top(self._due)) is not None:
