@@ -45,3 +45,30 @@ def test_a_merged_batch_has_every_value_in_its_row(kinds: list[int], data: st.Da
         if rows:
             assert list(columns[name]) == [records[row][name] for row in rows]
             assert present.get(name, np.arange(len(kinds))).tolist() == rows
+
+
+def test_several_values_of_a_field_are_one_column_in_the_order_of_their_rows() -> None:
+    records = [
+        {"image.0": ARRAY + 20, "image.1": ARRAY + 21, "text": "two"},
+        {"text": "none"},
+        {f"image.{number}": ARRAY + number for number in range(12)},
+    ]
+    single = part_of([1], [{"image": ARRAY + 10}])
+    columns, rows = merge([part_of([0, 2, 3], records), single], 4)
+    assert set(columns) == {"image", "text"}
+    assert rows["image"].tolist() == [0, 0, 1] + [3] * 12
+    wanted = [ARRAY + number for number in (20, 21, 10, *range(12))]
+    np.testing.assert_array_equal(columns["image"], wanted)
+    assert rows["text"].tolist() == [0, 2]
+
+
+def test_several_values_of_other_shapes_are_a_list_in_their_order() -> None:
+    records = [{"image.0": ARRAY, "image.1": ARRAY[:1]}, {"image.0": ARRAY[:1]}]
+    columns, rows = merge([part_of([0, 1], records)], 2)
+    assert [len(value) for value in columns["image"]] == [2, 1, 1]
+    assert rows["image"].tolist() == [0, 0, 1]
+
+
+def test_rows_are_told_where_there_are_as_many_values_as_rows() -> None:
+    records = [{"image.0": ARRAY, "image.1": ARRAY}, {"text": "none"}]
+    assert merge([part_of([0, 1], records)], 2)[1]["image"].tolist() == [0, 0]

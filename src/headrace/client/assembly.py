@@ -17,6 +17,7 @@ from headrace.client.columns import Part, merge, part_of, same_form
 from headrace.client.memory import Memory
 from headrace.client.tail import Tail
 from headrace.core.draws import SampleKey
+from headrace.core.numbered import is_numbered
 from headrace.core.record import AnyArray, Record
 from headrace.wire.frames import FieldHeader, FrameHeader, value_of
 
@@ -30,7 +31,7 @@ class Group:
     """The rows of one media kind.
 
     A field's arrays lie in one block as long as they have the form of the first of them;
-    everything else is kept row by row.
+    everything else is kept row by row, fields with numbers also: few rows may have many.
     """
 
     def __init__(self, rows: Sequence[int], memory: Memory) -> None:
@@ -46,7 +47,7 @@ class Group:
 
     def place_for(self, row: int, field: FieldHeader) -> memoryview:
         """Return the memory that a frame's field is read into: in the block where it fits."""
-        if field.dtype in _SCALARS or not field.nbytes:
+        if field.dtype in _SCALARS or not field.nbytes or is_numbered(field.name):
             return memoryview(bytearray(field.nbytes))
         block = self._blocks.get(field.name)
         if block is None:
@@ -70,7 +71,11 @@ class Group:
         """Settle a row; arrays are moved into their block where they fit."""
         stacked, loose = [], dict(record)
         for name, value in record.items():
-            if isinstance(value, np.ndarray) and self._moved(row, name, value):
+            if (
+                isinstance(value, np.ndarray)
+                and not is_numbered(name)
+                and self._moved(row, name, value)
+            ):
                 stacked.append(name)
                 del loose[name]
         self._stacked[row], self._loose[row] = tuple(stacked), loose
@@ -191,7 +196,7 @@ class Assembly:
     def memory_for(self, header: FrameHeader) -> list[memoryview]:
         """Give the memory for a frame's fields: the batch's own where it fits as it is."""
         visit = (header.sample, header.epoch)
-        direct = header.kind == "tensor" and visit in self.waiting
+        direct = header.kind == "tensor" and header.part.is_whole and visit in self.waiting
         if not direct or header.cut != self.target(visit):
             return [memoryview(bytearray(field.nbytes)) for field in header.fields]
         row = self._rows[visit][0]

@@ -83,6 +83,8 @@ class Batch(Mapping[str, Column]):
     def rows(self, field: str) -> Rows:
         """Return which rows of the batch the entries of a column belong to, ascending.
 
+        A row that has several values of the field is there as often.
+
         A column that a batch op joined (``Pack``) has rows of its own, numbered from 0.
         """
         count = len(self[field])

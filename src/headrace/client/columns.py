@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.client.batch import Column, Rows
+from headrace.core.numbered import split_number
 from headrace.core.record import AnyArray, Record, Value
 
 
@@ -63,27 +64,44 @@ def part_of(rows: Sequence[int], records: Sequence[Record]) -> Part:
 
 
 def merge(parts: Sequence[Part], size: int) -> tuple[dict[str, Column], dict[str, Rows]]:
-    """Join the parts of a batch of ``size`` rows.
+    """Join the parts of a batch of ``size`` rows; several values of a field make one column.
 
     Returns:
-        The columns, and for each column that not every row has, the rows that do.
+        The columns, and for each column that not every row has just once, the rows that have it.
     """
+    pieces: dict[str, list[_Piece]] = {}
+    for part in parts:
+        for field, column in part.columns.items():
+            name, number = split_number(field)
+            piece = _Piece(column, part.rows_with(field), -1 if number is None else number)
+            pieces.setdefault(name, []).append(piece)
     columns: dict[str, Column] = {}
     rows: dict[str, Rows] = {}
-    for name in sorted({name for part in parts for name in part.columns}):
-        having = [part for part in parts if name in part.columns]
-        columns[name], members = _joined(name, having)
-        if len(members) < size:
+    for name in sorted(pieces):
+        columns[name], members = _joined(pieces[name])
+        if not np.array_equal(members, np.arange(size)):
             rows[name] = members
     return columns, rows
 
 
-def _joined(name: str, parts: Sequence[Part]) -> tuple[Column, Rows]:
-    if len(parts) == 1:
-        return parts[0].columns[name], parts[0].rows_with(name)
-    rows = np.concatenate([part.rows_with(name) for part in parts])
-    order = np.argsort(rows, kind="stable")
-    columns = [part.columns[name] for part in parts]
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Values of one field of some rows."""
+
+    column: Column
+    rows: Rows
+    number: int
+    """Which of a row's values they are; -1 where it has one."""
+
+
+def _joined(pieces: Sequence[_Piece]) -> tuple[Column, Rows]:
+    """Return the values in the order of their rows, and of their numbers in each row."""
+    if len(pieces) == 1:
+        return pieces[0].column, pieces[0].rows
+    rows = np.concatenate([piece.rows for piece in pieces])
+    numbers = np.concatenate([np.full(len(piece.rows), piece.number) for piece in pieces])
+    order = np.lexsort((numbers, rows))
+    columns = [piece.column for piece in pieces]
     arrays = [column for column in columns if isinstance(column, np.ndarray)]
     if len(arrays) == len(columns) and len({(a.dtype, a.shape[1:]) for a in arrays}) == 1:
         return np.concatenate(arrays)[order], rows[order]

@@ -34,8 +34,10 @@ class Tail:
             start: First op to run.
         """
         ops = self._program.ops[start : self._program.sample_ops]
-        acted_on = {field for op in ops for field in op.fields}
-        return start >= self._program.tail_of(fields) and acted_on.isdisjoint(fields - {*blocks})
+        single = fields - {*blocks}
+        return start >= self._program.tail_of(fields) and not any(
+            op.acts_on(field) for op in ops for field in single
+        )
 
     def run(self, record: Record, key: SampleKey, start: int) -> Record:
         """Run the remaining ops on one sample."""

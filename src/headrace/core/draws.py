@@ -1,8 +1,8 @@
 """Randomness of a sample: counter-based, so it does not matter where or when it is drawn.
 
-The numbers depend on (seed, epoch, sample, op position) alone. They are made of
-BLAKE2b, not of a library's generator, so they stay the same across hosts, Python
-and NumPy versions.
+The numbers depend on (seed, epoch, sample, op position, number of the value) alone. They
+are made of BLAKE2b, not of a library's generator, so they stay the same across hosts,
+Python and NumPy versions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _WORDS = struct.Struct("<8Q")
 _KEY = struct.Struct("<QQQQQ")
 _TO_UNIT = 2.0**-53
 _U64 = 0xFFFF_FFFF_FFFF_FFFF
+_NUMBER_SHIFT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,18 @@ class SampleKey:
 class Draws:
     """An endless sequence of numbers for one op on one visit of one sample."""
 
-    __slots__ = ("_block", "_key", "_position", "_words")
+    __slots__ = ("_block", "_key", "_place", "_words")
 
-    def __init__(self, key: SampleKey, position: int) -> None:
+    def __init__(self, key: SampleKey, position: int, number: int = 0) -> None:
+        """Begin the sequence of one value.
+
+        Args:
+            key: The visit.
+            position: That of the op in its pipeline.
+            number: Which of several values of one field it is for.
+        """
         self._key = key
-        self._position = position
+        self._place = (position + (number << _NUMBER_SHIFT)) & _U64
         self._block = 0
         self._words: list[int] = []
 
@@ -46,9 +54,7 @@ class Draws:
         """Return the next 64 random bits."""
         if not self._words:
             key = self._key
-            packed = _KEY.pack(
-                key.seed & _U64, key.epoch, key.sample, self._position & _U64, self._block
-            )
+            packed = _KEY.pack(key.seed & _U64, key.epoch, key.sample, self._place, self._block)
             digest = blake2b(packed, digest_size=64, person=b"headrace-draws").digest()
             self._words = list(reversed(_WORDS.unpack(digest)))
             self._block += 1

@@ -170,7 +170,7 @@ def _timed_run(program: Program, record: Record) -> tuple[list[float], list[floa
 
 
 def _first_acting(program: Program, record: Record, start: int, stop: int) -> int:
-    acting = (place for place in range(start, stop) if set(program.ops[place].fields) & set(record))
+    acting = (p for p in range(start, stop) if any(map(program.ops[p].acts_on, record)))
     return next(acting, start)
 
 

@@ -25,6 +25,7 @@ from PIL import features
 from headrace.core.digest import record_digest
 from headrace.core.draws import SampleKey
 from headrace.core.errors import ConfigError, CorruptSampleError
+from headrace.core.numbered import numbered, shared_name
 from headrace.transform.pipeline import TRANSFORM_VERSION
 from headrace.transform.program import Program
 
@@ -39,9 +40,12 @@ _FIELD_OF = {
 _CUT_OFF = "photo.jpg"
 """Also decoded without its second half: leniency with broken files must agree, too."""
 
+_SECOND = numbered("image", 1)
+"""A picture is also taken as the second of its sample: its draws must agree, too."""
+
 _KEYS = (SampleKey(17, 0, 1), SampleKey(17, 3, 40))
-_KEYS_OF = {"video": _KEYS[:1], "text": _KEYS[:1]}
-"""Fields with one key: a clip is dear, and texts draw nothing."""
+_KEYS_OF = {"video": _KEYS[:1], "text": _KEYS[:1], _SECOND: _KEYS[:1]}
+"""Fields with one key: a clip is dear, texts draw nothing, and pictures are proved already."""
 
 _CPU_FLAGS = ("sse4_1", "avx", "avx2", "avx512f", "avx512bw", "asimd", "sve", "sve2")
 _FFMPEG = ("libavcodec", "libavformat", "libavutil", "libswscale")
@@ -78,7 +82,7 @@ def fingerprint(program: Program) -> Fingerprint:
     golden = {
         f"{name}#{number}": _outcome(program, field, data, key)
         for name, field, data in _vectors()
-        if field in touched
+        if shared_name(field) in touched
         for number, key in enumerate(_KEYS_OF.get(field, _KEYS))
     }
     return Fingerprint(versions=dict(_versions()), golden=golden)
@@ -131,7 +135,8 @@ def _vectors() -> tuple[tuple[str, str, bytes], ...]:
         for name, field, data in whole
         if name == _CUT_OFF
     ]
-    return (*whole, *halves)
+    (photo,) = (data for name, _, data in whole if name == "photo.jpg")
+    return (*whole, *halves, ("second photo.jpg", _SECOND, photo))
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,8 @@
 """What every op promises: plain parameters, a meaning, an estimate. Ops hold no state.
 
 An op acts on those of its ``fields`` that a record has and leaves all others alone, so one
-list of ops serves pictures, clips and text in one dataset.
+list of ops serves pictures, clips and text in one dataset. Of a record that has several values
+of a field, ``image.0``, ``image.1`` and so on, it acts on each, with draws of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from headrace.core.draws import Draws
 from headrace.core.errors import ConfigError
+from headrace.core.numbered import numbered, shared_name, split_number
 from headrace.core.record import AnyArray, Value
 from headrace.transform.pictures import Pictures
 from headrace.transform.spec import Spec, picture_size, resized
@@ -61,6 +63,17 @@ class Op(
     def target(self, field: str) -> str:
         """Return the name of the field that the result is put in."""
         return field
+
+    def acts_on(self, field: str) -> bool:
+        """Whether the op acts on a record's field: one of its fields, or one of several of it."""
+        return field in self.fields or shared_name(field) in self.fields
+
+    def result_of(self, field: str) -> str:
+        """Return where the result of a record's field is put; one of several keeps its number."""
+        name, number = split_number(field)
+        if number is None or field in self.fields:
+            return self.target(field)
+        return numbered(self.target(name), number)
 
     def infer(self, spec: Spec) -> Spec:
         """Return what comes out when ``spec`` goes in."""

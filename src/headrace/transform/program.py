@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import ConfigError, CorruptSampleError
+from headrace.core.numbered import shared_name, split_number
 from headrace.core.record import AnyArray, Record, Value
 from headrace.transform.op import (
     ArrayOp,
@@ -66,7 +67,8 @@ class Program:
 
     def framing_of(self, position: int, field: str) -> int | None:
         """Return the position of the framing op that the decoder at ``position`` includes."""
-        return self._framings.get((position, field))
+        found = self._framings.get((position, field))
+        return found if found is not None else self._framings.get((position, shared_name(field)))
 
     def run(self, record: Record, key: SampleKey, *, start: int = 0, stop: int) -> Record:
         """Return the record after ops ``start`` to ``stop`` - 1; the given record is left as is.
@@ -83,17 +85,17 @@ class Program:
         """
         self._check_cuts(start, stop)
         carried: dict[str, _Carried] = dict(record)
-        framed: set[tuple[int, str]] = set()
+        framed: set[tuple[int | None, str]] = set()
         received = {id(value) for value in record.values()}
         for position in range(start, stop):
             op = self.ops[position]
-            for field in op.fields:
-                if field in carried and (position, field) not in framed:
+            for field in _acted_on(op, carried):
+                if (position, field) not in framed:
                     value = carried.pop(field)
                     own = id(value) not in received
                     value = self._step(position, field, value, key, own=own)
-                    carried[op.target(field)] = value
-                    framed.add((self._framings.get((position, field), -1), field))
+                    carried[op.result_of(field)] = value
+                    framed.add((self.framing_of(position, field), field))
         return {name: _settled(value) for name, value in carried.items()}
 
     def run_stacked(
@@ -156,7 +158,7 @@ class Program:
             ) from error
 
     def _apply(self, position: int, field: str, value: _Carried, key: SampleKey) -> _Carried:
-        op, draws = self.ops[position], Draws(key, position)
+        op, draws = self.ops[position], _draws(key, position, field)
         if isinstance(op, Decoder):
             return op.decode(_settled(value), draws, self._frame(position, field, key))
         if isinstance(op, Framing):
@@ -169,15 +171,15 @@ class Program:
         raise TypeError(f"op {op.name} is of no known kind")
 
     def _frame(self, position: int, field: str, key: SampleKey) -> Frame | None:
-        place = self._framings.get((position, field))
+        place = self.framing_of(position, field)
         if place is None:
             return None
         framing = self.ops[place]
         assert isinstance(framing, Framing)
-        return Frame(framing, Draws(key, place))
+        return Frame(framing, _draws(key, place, field))
 
     def _stacked(self, name: str, array: AnyArray, start: int, out: AnyArray | None) -> AnyArray:
-        ops = [op for op in self._tail_ops(start) if name in op.fields]
+        ops = [op for op in self._tail_ops(start) if op.acts_on(name)]
         if not ops or not len(array):
             return array
         results = out
@@ -194,7 +196,17 @@ class Program:
 
     @staticmethod
     def _is_tail(op: Op, names: set[str] | None) -> bool:
-        return op.elementwise or (names is not None and names.isdisjoint(op.fields))
+        return op.elementwise or (names is not None and not any(map(op.acts_on, names)))
+
+
+def _acted_on(op: Op, names: Iterable[str]) -> list[str]:
+    """Return those of a record's fields that an op acts on, in the order of the op's own."""
+    found = [n for field in op.fields for n in names if field in (n, shared_name(n))]
+    return list(dict.fromkeys(found))
+
+
+def _draws(key: SampleKey, position: int, field: str) -> Draws:
+    return Draws(key, position, split_number(field)[1] or 0)
 
 
 def _chain(ops: Sequence[ArrayOp], array: AnyArray, out: AnyArray | None) -> AnyArray:
@@ -210,13 +222,19 @@ def _framings(ops: Sequence[Op]) -> dict[tuple[int, str], int]:
         if isinstance(op, Decoder):
             for field in op.fields:
                 place = _next_on(ops, field, position + 1)
-                if place is not None and isinstance(ops[place], Framing):
+                if (
+                    place is not None
+                    and isinstance(ops[place], Framing)
+                    and ops[place].acts_on(field)
+                ):
                     found[position, field] = place
     return found
 
 
 def _next_on(ops: Sequence[Op], field: str, start: int) -> int | None:
-    places = (place for place in range(start, len(ops)) if field in ops[place].fields)
+    """Return the first op from ``start`` on that acts on a field, or on one of several of it."""
+    like = shared_name(field)
+    places = (p for p in range(start, len(ops)) if like in map(shared_name, ops[p].fields))
     return next(places, None)
 
 
