@@ -55,7 +55,7 @@ def test_what_is_no_frame_is_refused(data: bytes) -> None:
 def test_every_kind_of_value_comes_back_as_it_was() -> None:
     record = {
         "image": np.arange(12, dtype=np.float32).reshape(3, 4), "none": np.empty((0, 3), np.uint8),
-        "label": -7, "score": 0.5, "text": "ü", "raw": b"\x00\xff",
+        "label": -7, "score": 0.5, "text": "ü", "raw": b"\x00\xff", "id": np.array(2**64 - 1, "u8"),
     }  # fmt: skip
     fields, payload = pack_fields(record)
     parts = encode_frame(FrameHeader(kind="tensor", fields=fields), payload)
@@ -64,6 +64,7 @@ def test_every_kind_of_value_comes_back_as_it_was() -> None:
     assert back.keys() == record.keys()
     for name, value in record.items():
         np.testing.assert_array_equal(back[name], value)
+        assert np.shape(back[name]) == np.shape(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [None, np.array([object()])])

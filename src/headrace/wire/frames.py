@@ -145,7 +145,7 @@ def field_of(name: str, value: Value) -> tuple[FieldHeader, Buffer]:
         TypeError: the value cannot travel (an open file, a Python object).
     """
     if isinstance(value, np.ndarray):
-        array = np.ascontiguousarray(value)
+        array = np.ascontiguousarray(value).reshape(value.shape)  # it gives every array an axis
         if array.dtype.hasobject:
             raise TypeError(f"field {name!r} is an array of Python objects; give it a plain dtype")
         data: Buffer = array.reshape(-1).view(np.uint8).data if array.size else b""
