@@ -102,6 +102,7 @@ values = st.fixed_dictionaries(
     {
         "i": st.integers(-(2**63), 2**63 - 1),
         "u8": st.integers(0, 255),
+        "u64": st.integers(0, 2**64 - 1),
         "f": st.floats(allow_nan=False),
         "s": st.text(),
         "b": st.binary(),
@@ -114,6 +115,7 @@ values = st.fixed_dictionaries(
 ENCODINGS = {
     "i": "int",
     "u8": "uint8",
+    "u64": "uint64",
     "f": "float64",
     "s": "str",
     "b": "bytes",

@@ -63,8 +63,8 @@ def is_integer(encoding: str) -> bool:
 def mds_value(encoding: str, data: bytes) -> Value:
     """Return the value of one column.
 
-    Numbers become int and float, ``str``, ``json`` and ``str_decimal`` str, ``ndarray`` an array
-    of its own shape. Pictures stay encoded; raw pixels (``pil``) become a picture without
+    Numbers become int and float (``uint64`` an array without axes), ``str``, ``json`` and
+    ``str_decimal`` str, ``ndarray`` an array of its own shape. Pictures stay encoded; raw pixels (``pil``) become a picture without
     compression.
 
     Raises:
@@ -86,8 +86,9 @@ def _number(dtype: str) -> Callable[[bytes], Value]:
     def decode(data: bytes) -> Value:
         if len(data) != little.itemsize:
             raise ValueError(f"{len(data)} bytes are no {dtype}")
-        number: int | float = np.frombuffer(data, little)[0].item()
-        return number
+        found = np.frombuffer(data, little).astype(dtype).reshape(())
+        number: int | float = found.item()
+        return found if dtype == "uint64" else number  # an int has a sign, and 63 bits besides
 
     return decode
 
