@@ -28,6 +28,9 @@ NEVER_BUSY = ("--cpu-threshold", "1")
 BATCH = 8
 EPOCHS = 2
 
+Between = Callable[[Loader, int], None]
+"""What is done after a step."""
+
 
 def batch_digest(batch: Batch) -> str:
     """Name every byte of a batch, and the rows that each column belongs to."""
@@ -43,7 +46,7 @@ def run_epochs(
     dataset: Path,
     pipeline: Pipeline,
     *,
-    between: Callable[[int], None] | None = None,
+    between: Between = lambda _loader, _step: None,
     proven: Sequence[LocalAgent] = (),
     **options: Any,
 ) -> tuple[list[str], Counts]:
@@ -61,8 +64,7 @@ def run_epochs(
         for _ in range(EPOCHS):
             for batch in loader:
                 digests.append(batch_digest(batch))
-                if between is not None:
-                    between(batch.step)
+                between(loader, batch.step)
             total.add(loader.summary().counts)
     return digests, total
 
@@ -188,7 +190,7 @@ def test_killed_workers_cost_time_and_nothing_else(
             agents=[agent.address],
             token=agent.token,
             proven=[agent],
-            between=lambda step: time.sleep(0.4),
+            between=lambda _loader, _step: time.sleep(0.4),
         )
         assert agent.is_running
     assert digests == expected
@@ -196,17 +198,26 @@ def test_killed_workers_cost_time_and_nothing_else(
     assert counts.tensor > 0, "the agent went on making samples"
 
 
+def wait_until_up(loader: Loader) -> None:
+    """Wait until a loader knows that its one agent transforms; it asks ever more seldom."""
+    deadline = time.monotonic() + 30
+    while (agents := loader.statistics().background.agents)[0].state != "up":
+        assert time.monotonic() < deadline, agents
+        time.sleep(0.05)
+
+
 def test_an_agent_that_dies_and_comes_back_is_used_again(
     dataset: Path, pipeline: Pipeline, expected: list[str]
 ) -> None:
     with LocalAgent([dataset], options=[*NEVER_BUSY, "--workers", "2"]) as agent:
 
-        def between(step: int) -> None:
+        def between(loader: Loader, step: int) -> None:
             if step == 3:
                 agent.kill()
             if step == 6:
                 agent.start()
                 wait_until_proven(agent)
+                wait_until_up(loader)
 
         digests, counts = run_epochs(
             dataset,
@@ -230,7 +241,7 @@ def test_an_agent_that_is_frozen_does_not_stop_the_loop(
     with LocalAgent([dataset], options=[*NEVER_BUSY, "--workers", "2"]) as agent:
         last = time.monotonic()
 
-        def between(step: int) -> None:
+        def between(_loader: Loader, step: int) -> None:
             nonlocal last
             waits.append(time.monotonic() - last)
             if step == 3:
