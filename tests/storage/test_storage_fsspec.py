@@ -18,7 +18,8 @@ from headrace.core.errors import (
     NotFoundError,
     StorageError,
 )
-from headrace.storage.fsspecstore import FsspecConfig, FsspecStorage, file_info
+from headrace.storage.fsspecconfig import FsspecConfig
+from headrace.storage.fsspecstore import FsspecStorage, file_info
 from headrace.storage.opening import open_storage, require_openable
 from headrace.storage.port import FileInfo, Storage
 

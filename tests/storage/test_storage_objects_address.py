@@ -210,12 +210,16 @@ def test_a_file_that_is_none_of_profiles_is_named_and_not_repeated(tmp_path: Pat
         ("non-2xx status code: 429 Too Many Requests", Fault.BUSY, "throttles"),
         ("non-2xx status code: 403 Forbidden: ", Fault.CLOSED, "AZURE_STORAGE_ACCOUNT_KEY"),
         ("Error performing token request: HTTP error", Fault.AWAY, "AZURE_STORAGE_ACCOUNT_KEY"),
-        ("HTTP error: error sending request kind: TimedOut", Fault.AWAY, "no answer came in time"),
+        (
+            "HTTP error: error sending request kind: TimedOut",
+            Fault.AWAY,
+            "no answer came in time at there",
+        ),
         ("something else\nDebug: hush", Fault.REFUSED, "obstore says Exception: something else"),
     ],
 )
 def test_words_of_stores_are_understood(text: str, fault: Fault, said: str) -> None:
-    failure = judge(Exception(text), kind="az", bucket="b")
+    failure = judge(Exception(text), kind="az", bucket="b", endpoint="there")
     assert failure.fault is fault
     assert said in failure.reason
     assert "hush" not in failure.reason

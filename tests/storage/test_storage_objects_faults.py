@@ -90,7 +90,7 @@ def test_a_dead_endpoint_is_told_in_seconds(s3: Seaweed, s3_dir: str) -> None:
     begin = time.monotonic()
     with (
         as_client({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
-        pytest.raises(StorageError, match="nobody can be connected to; check the endpoint"),
+        pytest.raises(StorageError, match="nobody can be connected to at http://127"),
     ):
         open_storage(s3_dir)
     assert time.monotonic() - begin < 5

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -78,6 +80,9 @@ class Faulty:
         """Refuse connections, as a host does whose server was killed."""
         self._server.shutdown()
         self._server.server_close()
+        for connection in self._server.connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def serve(self, request: _Handler) -> None:
         self.requests.append(f"{request.command} {request.path}")
@@ -126,6 +131,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        self.connections: list[socket.socket] = []
+        super().__init__(address, handler)
+
+    def process_request(self, request: socket.socket, address: tuple[str, int]) -> None:
+        self.connections.append(request)
+        super().process_request(request, address)
 
     def handle_error(self, *_: object) -> None:
         """Clients that hang up are no news."""

@@ -37,7 +37,7 @@ from headrace.agent.tasks import (
     encode,
     name_of,
 )
-from headrace.storage.hdfs.config import WAIT_VARIABLES
+from headrace.storage.opening import WAIT_VARIABLES
 
 log = logging.getLogger("headrace.agent.workers")
 
@@ -52,7 +52,7 @@ _ONE_THREAD = {
     "TOKIO_WORKER_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
 }
-"""Without the last two, threads that read HDFS reserve 1.2 GiB of a worker's address space on a
+"""Without the last two, threads that read a store reserve 1.2 GiB of a worker's address space on a
 host of two CPUs, and more on a larger one; with them 0.3 GiB."""
 
 
@@ -256,8 +256,8 @@ class WorkerPool:
 
 
 def _waits(task_s: float) -> dict[str, str]:
-    """Return how patient a worker's readers of HDFS are: they give up before it is given up."""
-    return dict.fromkeys(WAIT_VARIABLES.values(), f"{task_s / 3:g}")
+    """Return how patient a worker's readers of stores are: they give up before it is given up."""
+    return dict.fromkeys(WAIT_VARIABLES, f"{task_s / 3:g}")
 
 
 class _Worker(asyncio.Protocol):

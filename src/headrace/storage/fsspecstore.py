@@ -11,12 +11,10 @@ and whether several ranges come at once.
 
 from __future__ import annotations
 
-import os
 import posixpath
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
@@ -37,9 +35,9 @@ from headrace.core.errors import (
 )
 from headrace.storage.address import StoreAddress
 from headrace.storage.calls import calls_for
+from headrace.storage.fsspecconfig import FsspecConfig
 from headrace.storage.port import ByteRange, FileInfo
 from headrace.storage.ranges import deal, merge
-from headrace.storage.waits import read_waits
 from headrace.storage.writing import AbortingWriter, ended, flat
 
 T = TypeVar("T")
@@ -52,35 +50,11 @@ GAP_BYTES = 64 * 1024
 SLOWEST_BYTES_PER_S = 1e6
 """A call is given time for this rate, besides its timeout."""
 
-WAIT_VARIABLES = {"timeout_s": "HEADRACE_FSSPEC_TIMEOUT_S"}
-"""Option → variable of the environment that sets it."""
-
 _VERSIONS = ("ETag", "etag", "e_tag", "md5", "md5Hash", "checksum", "sha256", "commit", "blob_id")
 """What file systems call a mark of the content, best first."""
 
 _MOMENTS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 """What they call the moment of the last change, best first."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FsspecConfig:
-    """Bounds of waiting."""
-
-    timeout_s: float = 60.0
-    """Longest call, and a second more for each megabyte that it moves [s]."""
-
-    def __post_init__(self) -> None:
-        if not self.timeout_s > 0:
-            raise ConfigError(f"fsspec.timeout_s={self.timeout_s:g} must be above 0")
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> FsspecConfig:
-        """Read ``WAIT_VARIABLES``.
-
-        Raises:
-            ConfigError: one is no number above 0.
-        """
-        return cls(**read_waits(WAIT_VARIABLES, environment))
 
 
 class FsspecStorage:

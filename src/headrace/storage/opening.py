@@ -11,9 +11,19 @@ from urllib.parse import unquote, urlsplit
 
 from headrace.core.errors import CallerError, ConfigError
 from headrace.storage.address import masked
+from headrace.storage.fsspecconfig import WAIT_VARIABLES as FSSPEC_WAITS
+from headrace.storage.hdfs.config import WAIT_VARIABLES as HDFS_WAITS
 from headrace.storage.local import LocalStorage
 from headrace.storage.objects.address import SCHEMES
+from headrace.storage.objects.config import WAIT_VARIABLES as OBJECTS_WAITS
 from headrace.storage.port import Storage
+
+WAIT_VARIABLES = (
+    *HDFS_WAITS.values(),
+    *OBJECTS_WAITS.values(),
+    *FSSPEC_WAITS.values(),
+)
+"""Variables of the environment that say how long a store is waited for [s]."""
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
 

@@ -30,8 +30,9 @@ def opened_or_made(url: str, source: str, open_store: OpenStore) -> Storage:
         with folder_above(url, source, open_store) as (above, name):
             path = f"{name}/.headrace/begun"
             above.write(path, b"")
+            made = open_store(url)  # in a bucket a folder is only there while something lies in it
             above.delete(path)
-        return open_store(url)
+            return made
 
 
 @contextmanager

@@ -39,6 +39,14 @@ COPY_PATIENCE = 10
 of 5 GB is one."""
 
 
+_WHOSE = {
+    "s3": "Amazon's S3 (AWS_ENDPOINT_URL is not set)",
+    "gs": "Google's storage",
+    "az": "Azure's storage",
+}
+"""Where a store is that no endpoint is named for."""
+
+
 class StoreAwayError(StorageError):
     """The store does not answer, or asks for patience; it may be back soon."""
 
@@ -72,6 +80,7 @@ class Asking:
         self._answered = False
         self._requests = self._repeated = 0
         settings: S3Config = s3_settings() if address.kind == "s3" else {}
+        self._endpoint = settings.get("endpoint", _WHOSE[address.kind])
         self._reading = _connect(address, config, settings, writes=False)
         self._writing = _connect(address, config, settings, writes=True)
         self.lists_in_order = address.kind == "gs" or (
@@ -122,7 +131,12 @@ class Asking:
         try:
             answer = call()
         except NATIVE_ERRORS as error:
-            failure = judge(error, kind=self._address.kind, bucket=self._address.bucket)
+            failure = judge(
+                error,
+                kind=self._address.kind,
+                bucket=self._address.bucket,
+                endpoint=self._endpoint,
+            )
             raise self._translated(failure, tried) from None  # its text may hold a signature
         self._answered = True
         return answer

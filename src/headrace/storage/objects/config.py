@@ -13,7 +13,10 @@ WAIT_VARIABLES = {
     "outage_s": "HEADRACE_OBJECTS_OUTAGE_S",
     "request_timeout_s": "HEADRACE_OBJECTS_TIMEOUT_S",
 }
-"""Option → variable of the environment that sets it."""
+"""Option → variable of the environment that sets it; agents set them for their workers."""
+
+REVALIDATE_VARIABLE = {"revalidate_s": "HEADRACE_OBJECTS_REVALIDATE_S"}
+"""Also read, but a fact of the data, which nobody sets for others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,9 +65,9 @@ class ObjectsConfig:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ObjectsConfig:
-        """Read ``WAIT_VARIABLES``.
+        """Read ``WAIT_VARIABLES`` and ``REVALIDATE_VARIABLE``.
 
         Raises:
             ConfigError: one is no number above 0.
         """
-        return cls(**read_waits(WAIT_VARIABLES, environment))
+        return cls(**read_waits(WAIT_VARIABLES | REVALIDATE_VARIABLE, environment))

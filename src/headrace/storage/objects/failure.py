@@ -87,8 +87,15 @@ _REGION_CODES = ("PermanentRedirect", "AuthorizationHeaderMalformed", "Temporary
 _TRY_AGAIN = (408, 429, 500, 502, 503, 504)
 
 
-def judge(error: BaseException, *, kind: Kind, bucket: str) -> Failure:
-    """Return what an exception out of obstore means."""
+def judge(error: BaseException, *, kind: Kind, bucket: str, endpoint: str) -> Failure:
+    """Return what an exception out of obstore means.
+
+    Args:
+        error: The exception.
+        kind: Whose protocol is spoken.
+        bucket: The bucket's name.
+        endpoint: Where it is, for messages.
+    """
     text = str(error)
     status, code = _found(_STATUS, text), _found(_CODE, text)
     if code == "NoSuchBucket" or "ContainerNotFound" in text:
@@ -102,7 +109,7 @@ def judge(error: BaseException, *, kind: Kind, bucket: str) -> Failure:
     if status or code:
         told = " ".join(part for part in (status, code, _sentence(text)) if part)
         return _judge_answer(int(status or 400), code, told, kind)
-    return _judge_silence(error, text)
+    return _judge_silence(error, text, endpoint)
 
 
 def _judge_answer(status: int, code: str, told: str, kind: Kind) -> Failure:
@@ -120,12 +127,14 @@ def _judge_answer(status: int, code: str, told: str, kind: Kind) -> Failure:
     return Failure(Fault.AWAY if is_passing else Fault.REFUSED, f"{told}; look at the store's log")
 
 
-def _judge_silence(error: BaseException, text: str) -> Failure:
+def _judge_silence(error: BaseException, text: str, endpoint: str) -> Failure:
     """Return what an exception means that no answer is told in."""
     if "redirect" in text:
         return Failure(Fault.REFUSED, _REGION)
     if "HTTP error" in text or "error sending request" in text or isinstance(error, OSError):
-        return Failure(Fault.AWAY, f"{_silence(text)}; check the endpoint and the network")
+        return Failure(
+            Fault.AWAY, f"{_silence(text)} at {endpoint}; is it up, and is that the endpoint?"
+        )
     return Failure(Fault.REFUSED, f"obstore says {type(error).__name__}: {_first_line(text)}")
 
 
