@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_media import json_lines, picture, shard, write_all
 
-from headrace.dataset.build import build_index, list_dataset
+from headrace.dataset.build import build_index
 from headrace.dataset.describe import compare_files, describe, distribution
+from headrace.dataset.listing import list_dataset
 from headrace.storage.local import LocalStorage
 
 
@@ -36,11 +37,11 @@ def test_changed_gone_and_new_files_are_told_apart(tmp_path: Path) -> None:
     names = ("same.jpg", "changed.jpg", "gone.jpg")
     storage = LocalStorage(write_all(tmp_path, dict.fromkeys(names, picture(8, 8))))
     index = build_index(storage)
-    assert not compare_files(index, list_dataset(storage).files)
+    assert not compare_files(index, list_dataset(storage))
     storage.write("changed.jpg", picture(9, 9))
     storage.delete("gone.jpg")
     storage.write("new.jpg", picture(8, 8))
-    stale = compare_files(index, list_dataset(storage).files)
+    stale = compare_files(index, list_dataset(storage))
     assert stale
     assert (stale.changed, stale.gone, stale.new) == (("changed.jpg",), ("gone.jpg",), ("new.jpg",))
 
@@ -51,7 +52,7 @@ def test_files_without_samples_are_named_and_not_taken_for_new_ones(tmp_path: Pa
     index = build_index(storage)
     names = [(problem.file, problem.severity) for problem in index.problems]
     assert names == [("empty.jsonl", "empty"), ("none.tar", "empty")]
-    assert not compare_files(index, list_dataset(storage).files)
+    assert not compare_files(index, list_dataset(storage))
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)

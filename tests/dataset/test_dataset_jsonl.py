@@ -217,3 +217,9 @@ def test_a_side_file_that_cannot_be_written_stops_the_build(tmp_path: Path) -> N
     root = write_all(tmp_path, {"x.jsonl.gz": gzipped(json_lines(["a"])), ".headrace": b"a file"})
     with pytest.raises(StorageError, match="cannot write"):
         build_index(LocalStorage(root))
+
+
+def test_a_line_that_is_nested_without_end_is_broken(tmp_path: Path) -> None:
+    line = b'{"x": ' + b"[" * 100_000 + b"\n"
+    index = build_index(LocalStorage(write_all(tmp_path, {"x.jsonl": line + b'{"text": "a"}\n'})))
+    assert [index.location(n).broken is None for n in range(2)] == [False, True]

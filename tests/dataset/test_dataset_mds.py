@@ -18,9 +18,10 @@ from PIL import Image
 from headrace.core.errors import CorruptDataError, CorruptSampleError, StaleIndexError
 from headrace.core.record import Record
 from headrace.dataset import shards
-from headrace.dataset.build import build_index, list_dataset
+from headrace.dataset.build import build_index
 from headrace.dataset.describe import compare_files
 from headrace.dataset.index import Index
+from headrace.dataset.listing import list_dataset
 from headrace.dataset.location import SampleLocation
 from headrace.dataset.mdscolumns import Column, name_fields
 from headrace.dataset.mdsvalues import mds_value
@@ -227,6 +228,15 @@ def test_a_missing_shard_is_named_and_returns(tmp_path: Path) -> None:
     assert (len(again), again.problems) == (6, ())
 
 
+def test_a_shard_that_stayed_while_its_manifest_changed_is_named(tmp_path: Path) -> None:
+    root = write_mds(tmp_path / "x", {"text": "str"}, [{"text": "a"}])
+    index = build_index(LocalStorage(root))
+    write_mds(tmp_path / "y", {"text": "str"}, [{"text": "longer"}])
+    (tmp_path / "y/index.json").rename(root / "index.json")
+    again = build_index(LocalStorage(root), previous=index)
+    assert [p.file for p in again.problems] == ["shard.00000.mds"]
+
+
 def test_a_shard_of_another_size_or_digest_is_named(tmp_path: Path) -> None:
     rows = [{"text": "x" * 100} for _ in range(6)]
     root = write_mds(tmp_path / "x", {"text": "str"}, rows, size_limit=400, hashes=["xxh64"])
@@ -243,16 +253,17 @@ def test_a_shard_of_another_size_or_digest_is_named(tmp_path: Path) -> None:
 
 def test_a_manifest_that_cannot_be_read_is_named_and_no_new_file(tmp_path: Path) -> None:
     root = write_mds(tmp_path / "x", {"text": "str"}, [{"text": "a"}])
-    for text in ("{", '{"shards": 7}', '{"shards": [{"format": "mds", "raw_data": {}}]}'):
+    deep = f'{{"x": {"[" * 100_000}'
+    for text in (deep, "{", '{"shards": 7}', '{"shards": [{"format": "mds", "raw_data": {}}]}'):
         (root / "index.json").write_text(text)
         index = build_index(LocalStorage(root))
         assert (len(index), [p.file for p in index.problems]) == (1, ["index.json"])
-        listing = list_dataset(LocalStorage(root))
-        assert not compare_files(index, listing.files, listing.manifests)
+        assert not compare_files(index, list_dataset(LocalStorage(root)))
     write_all(tmp_path / "y", {"a.jpg": picture(8, 8), "index.json": b"[1, 2]"})
-    other, listing = build_index(LocalStorage(tmp_path / "y")), list_dataset(LocalStorage(tmp_path))
-    assert (len(other), other.problems) == (1, ())
-    assert not compare_files(other, [*other.files()], listing.manifests)
+    other = LocalStorage(tmp_path / "y")
+    index = build_index(other)
+    assert (len(index), index.problems) == (1, ())
+    assert not compare_files(index, list_dataset(other))
 
 
 def test_a_name_that_leads_out_of_the_dataset_is_no_file(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ from headrace.core.errors import ConfigError, CorruptDataError, NotFoundError
 from headrace.core.record import Record
 from headrace.dataset import windows
 from headrace.dataset.build import build_index
+from headrace.dataset.describe import compare_files
 from headrace.dataset.index import Index
+from headrace.dataset.listing import list_dataset
 from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.dataset.scan import ScanOptions
 from headrace.dataset.tokenindex import TokenIndex, read_token_index
@@ -172,8 +174,11 @@ def test_another_index_of_the_same_tokens_is_noticed(tmp_path: Path) -> None:
     write_tokens(tmp_path / "y", [[range(3)], [range(3, 6)]], np.int16)
     (tmp_path / "y.idx").rename(tmp_path / "x.idx")
     (tmp_path / "y.bin").unlink()
-    again = build_index(LocalStorage(tmp_path), previous=first)
+    storage = LocalStorage(tmp_path)
+    assert compare_files(first, list_dataset(storage)).changed == ("x.bin",)
+    again = build_index(storage, previous=first)
     assert (len(first), len(again)) == (1, 2)
+    assert not compare_files(again, list_dataset(storage))
 
 
 def test_a_bin_without_an_index_is_no_dataset(tmp_path: Path) -> None:
@@ -294,3 +299,6 @@ def test_the_command_takes_windows(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["samples"] == 10
     assert (Index.load(tmp_path).meta.window, Index.load(tmp_path).meta.document_seed) == (5, 7)
     assert run(["index", str(tmp_path), "--window", "1"]) == 2
+    (tmp_path / "x.idx").unlink()
+    assert run(["index", str(tmp_path), "--window", "5"]) == 2
+    assert "no .bin has an .idx" in capsys.readouterr().err

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from headrace.cli.fileproblems import problem_lines
 from headrace.cli.outputs import json_option
-from headrace.dataset.build import list_dataset
 from headrace.dataset.describe import (
     Description,
     Distribution,
@@ -22,6 +21,7 @@ from headrace.dataset.describe import (
     describe,
 )
 from headrace.dataset.index import Index
+from headrace.dataset.listing import list_dataset
 from headrace.report.bars import bars
 from headrace.report.document import write_json
 from headrace.report.units import bytes_, seconds
@@ -47,9 +47,7 @@ def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
     """  # noqa: D301 - click reads the lone \b
     storage = open_storage(url)
     index = Index.load(index_file or storage)
-    listing = list_dataset(storage)
-    files = [*listing.files, *listing.misnamed, *listing.closed]
-    staleness = compare_files(index, files, listing.manifests)
+    staleness = compare_files(index, list_dataset(storage))
     description = describe(index)
     if json_file:
         write_json(json_file, {"description": description, "stale": staleness})

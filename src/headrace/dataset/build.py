@@ -6,10 +6,9 @@ so an interrupted build loses nothing but its own work.
 
 from __future__ import annotations
 
-import posixpath
 import threading
 import warnings
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,22 +18,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from headrace.core.errors import HeadraceError, NotFoundError
+from headrace.core.errors import CallerError, HeadraceError, NotFoundError
 from headrace.dataset.folder import scan_media_file, with_labels
 from headrace.dataset.index import FileProblem, Index, IndexMeta
 from headrace.dataset.jsonl import scan_jsonl
+from headrace.dataset.listing import Listing, list_dataset
 from headrace.dataset.location import Container, SampleLocation
 from headrace.dataset.mds import scan_mds
-from headrace.dataset.mdsdirectory import MANIFEST, Promise, read_promises
-from headrace.dataset.media import LOOKED_FOR, container_of, extension
-from headrace.dataset.megatron import index_path, scan_megatron
+from headrace.dataset.mdsdirectory import Promise, read_promises
+from headrace.dataset.media import LOOKED_FOR, container_of
+from headrace.dataset.megatron import scan_megatron
 from headrace.dataset.parquet import scan_parquet
 from headrace.dataset.rows import RowBuilder
 from headrace.dataset.scan import Scan, ScanOptions, ScanSource
 from headrace.dataset.side import SideFiles
 from headrace.dataset.tar import scan_tar
 from headrace.dataset.tfrecord import scan_tfrecord
-from headrace.storage.port import CLOSED_FOLDER, FileInfo, Storage
+from headrace.storage.port import FileInfo, Storage
 
 SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
     "file": scan_media_file,
@@ -89,16 +89,22 @@ def build_index(
         on_progress: Called in this thread after each file.
 
     Raises:
+        CallerError: windows are asked for, but there are no tokens.
         NotFoundError: there is no sample and nothing broken either; says what was looked for.
         StorageError: the root cannot be listed.
     """
     options = options or ScanOptions()
     listing = list_dataset(storage)
-    kept = _reusable(previous, options, listing)
-    fresh = [file for file in listing.files if kept.get(file.path) != file]
-    reused = {file.path for file in listing.files} - {file.path for file in fresh}
+    _require_tokens(options, listing)
     shards = [file.path for file in listing.files if container_of(file.path) == "mds"]
     promises = read_promises(storage, listing.manifests, {*shards} if shards else ())
+    kept = _reusable(previous, options, listing)
+    fresh = [
+        file
+        for file in listing.files
+        if kept.get(file.path) != file or not promises.are_kept_by(file)
+    ]
+    reused = {file.path for file in listing.files} - {file.path for file in fresh}
     build = _Build(storage, options, side or SideFiles(storage), promises.files)
     progress = _Progress(listing.files, fresh, on_progress)
     table, problems = build.scan(fresh, progress)
@@ -125,69 +131,12 @@ def build_index(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The files of a dataset."""
-
-    files: Sequence[FileInfo]
-    """Those that may hold samples, in path order."""
-
-    misnamed: Sequence[FileInfo]
-    """Those that may, but have names that are not UTF-8; here these are escaped."""
-
-    closed: Sequence[FileInfo]
-    """Folders that cannot be looked into."""
-
-    manifests: Sequence[FileInfo]
-    """Those that may say which shards an MDS directory has."""
-
-    companions: dict[str, str]
-    """File → size and version of the other file that tells where its samples are."""
-
-    ignored: Counter[str]
-    """Extension → number of the other files."""
-
-
-def list_dataset(storage: Storage) -> Listing:
-    """List the files below the root, but for those whose name or folder starts with a dot."""
-    files, misnamed, closed, manifests, others = [], [], [], [], {}
-    for file in storage.list(hidden=False):
-        path = file.path.encode("utf-8", "backslashreplace").decode()
-        if file.version == CLOSED_FOLDER:
-            closed.append(FileInfo(path, file.size, file.version))
-        elif posixpath.basename(path) == MANIFEST:
-            manifests.append(file)
-        elif container_of(path) is None:
-            others[path] = file
-        elif path == file.path:
-            files.append(file)
-        else:
-            misnamed.append(FileInfo(path, file.size, file.version))
-    paired, lone, companions = _paired(files, others)
-    ignored = Counter(map(extension, (*lone, *others)))
-    return Listing(_without_copies(paired), misnamed, closed, manifests, companions, ignored)
-
-
-def _paired(
-    files: Sequence[FileInfo], others: dict[str, FileInfo]
-) -> tuple[list[FileInfo], list[str], dict[str, str]]:
-    """Take out of ``files`` those of tokens that have no index, and of ``others`` the indexes."""
-    paired, lone, companions = [], [], {}
-    for file in files:
-        if container_of(file.path) != "megatron":
-            paired.append(file)
-        elif index := others.pop(index_path(file.path), None):
-            paired.append(file)
-            companions[file.path] = f"{index.size} {index.version}"
-        else:
-            lone.append(file.path)
-    return paired, lone, companions
-
-
-def _without_copies(files: Sequence[FileInfo]) -> list[FileInfo]:
-    """Leave out compressed shards that lie there without compression as well."""
-    plain = {file.path for file in files if file.path.endswith(".mds")}
-    return [file for file in files if posixpath.splitext(file.path)[0] not in plain]
+def _require_tokens(options: ScanOptions, listing: Listing) -> None:
+    if options.window is not None and not listing.companions:
+        raise CallerError(
+            f"window={options.window} cuts Megatron's tokens, but no .bin has an .idx beside it; "
+            "leave it out, or check the path"
+        )
 
 
 def _misnamed(file: FileInfo) -> FileProblem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from headrace.dataset.index import FileProblem, Index
-from headrace.storage.port import FileInfo
+from headrace.dataset.listing import Listing
 
 Numbers = npt.NDArray[np.float64]
 
@@ -111,21 +110,22 @@ def describe(index: Index) -> Description:
     )
 
 
-def compare_files(
-    index: Index, files: Iterable[FileInfo], beside: Iterable[FileInfo] = ()
-) -> Staleness:
+def compare_files(index: Index, listing: Listing) -> Staleness:
     """Compare an index with the files that are there now.
 
-    Args:
-        index: What was there.
-        files: Those that could hold samples.
-        beside: Those that say something about others; new ones are nothing new.
+    A file whose companion changed has changed as well. Manifests are only looked at where the
+    index found something wrong with them: new ones are nothing new.
     """
     indexed = {file.path: file for file in index.files()}
-    known = (file for file in beside if file.path in indexed)
-    now = {file.path: file for file in (*files, *known)}
+    manifests = (file for file in listing.manifests if file.path in indexed)
+    now = {file.path: file for file in (*listing.named(), *manifests)}
+    before, after = index.meta.companions, listing.companions
     return Staleness(
-        changed=tuple(p for p, file in indexed.items() if p in now and now[p] != file),
+        changed=tuple(
+            path
+            for path, file in indexed.items()
+            if path in now and (now[path] != file or before.get(path) != after.get(path))
+        ),
         gone=tuple(path for path in indexed if path not in now),
         new=tuple(path for path in now if path not in indexed),
     )

@@ -55,11 +55,12 @@ def scan_mds(source: ScanSource) -> Scan:
     """Yield the samples of a shard, and what is wrong with it."""
     count = 0
     try:
-        _require_promised(source)
+        _require_digests(source)
         content = _content(source)
         for sample in _Shard(source, content).samples():
             yield sample
             count += 1
+        _require_size(source)
     except (HeadraceError, ValueError) as error:
         kept = f"only the {count} samples before the damage are kept; then: " if count else ""
         yield source.broken(f"{kept}{error}")
@@ -71,23 +72,24 @@ def scan_mds(source: ScanSource) -> Scan:
         )
 
 
-def _require_promised(source: ScanSource) -> None:
-    """Compare the file with its directory's manifest; reads all of it if that has digests."""
-    promise = source.promise
-    if promise is None:
+def _require_digests(source: ScanSource) -> None:
+    """Compare the file with the digests in its directory's manifest; reads all of it for them."""
+    if source.promise is None or not source.promise.hashes:
         return
-    if source.file.size < promise.bytes and not promise.hashes:
-        return  # it ends early, which the samples that are cut will show
-    if source.file.size != promise.bytes:
-        raise CorruptDataError(
-            f"it has {source.file.size} bytes, its directory's index.json says {promise.bytes}; "
-            "copy it again"
-        )
+    _require_size(source)
     with source.open() as stream:
-        wrong = wrong_digest(stream, promise.hashes)
+        wrong = wrong_digest(stream, source.promise.hashes)
     if wrong is not None:
         raise CorruptDataError(
             f"its {wrong} is not what its directory's index.json says; copy it again"
+        )
+
+
+def _require_size(source: ScanSource) -> None:
+    if source.promise is not None and source.promise.bytes != source.file.size:
+        raise CorruptDataError(
+            f"it has {source.file.size} bytes, its directory's index.json says "
+            f"{source.promise.bytes}; copy it again"
         )
 
 
@@ -173,7 +175,7 @@ class _Shard:
         self._stream.seek(begin)
         try:
             config = msgspec.json.decode(self._stream.read(self._first - begin), type=_Config)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise CorruptDataError(f"it is no MDS shard: its columns: {error}") from error
         return config.columns()
 

@@ -49,6 +49,10 @@ class Promises:
     problems: tuple[FileProblem, ...] = ()
     """Manifests that cannot be understood, shards that are missing."""
 
+    def are_kept_by(self, file: FileInfo) -> bool:
+        """Whether a file has the size that was promised, if any was."""
+        return file.path not in self.files or self.files[file.path].bytes == file.size
+
 
 def read_promises(
     storage: Storage, manifests: Iterable[FileInfo], present: Collection[str]
@@ -68,7 +72,7 @@ def read_promises(
         folder = posixpath.dirname(manifest.path)
         try:
             shards = _shards(storage, manifest)
-        except (HeadraceError, msgspec.DecodeError) as error:
+        except (HeadraceError, msgspec.DecodeError, RecursionError) as error:
             if folder in folders:
                 problems[manifest.path] = _problem(manifest, f"cannot be read: {error}")
             continue

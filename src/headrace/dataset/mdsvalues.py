@@ -64,8 +64,8 @@ def mds_value(encoding: str, data: bytes) -> Value:
     """Return the value of one column.
 
     Numbers become int and float (``uint64`` an array without axes), ``str``, ``json`` and
-    ``str_decimal`` str, ``ndarray`` an array of its own shape. Pictures stay encoded; raw pixels (``pil``) become a picture without
-    compression.
+    ``str_decimal`` str, ``ndarray`` an array of its own shape. Pictures stay encoded; raw pixels
+    (``pil``) become a picture without compression.
 
     Raises:
         ValueError: the bytes are not in this encoding.

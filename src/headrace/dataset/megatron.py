@@ -7,7 +7,6 @@ members are its parts, each of one document; their bytes joined are its tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -75,7 +74,7 @@ def _rows(source: ScanSource, dtype: str, spans: Spans, done: int) -> Rows:
         "file_version": _same(file.version, count),
         "offset": pa.array(spans.offsets[bounds[:-1]]),
         "length": pa.array(lengths),
-        "fields": pa.array([_layout(dtype, parts) for parts in spans.counts.tolist()]),
+        "fields": _layouts(dtype, spans.counts),
         "member_offsets": _lists(bounds, spans.offsets),
         "member_lengths": _lists(bounds, spans.lengths),
         "row": numbers,
@@ -93,6 +92,8 @@ def _lists(bounds: Longs, values: Longs) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), pa.array(values))
 
 
-@lru_cache(maxsize=1024)
-def _layout(dtype: str, parts: int) -> str:
-    return msgspec.json.encode([("tokens", dtype)] * parts).decode()
+def _layouts(dtype: str, counts: Longs) -> pa.Array:
+    """Return the layout of each sample's members; there are as many as different counts."""
+    distinct, codes = np.unique(counts, return_inverse=True)
+    layouts = [msgspec.json.encode([("tokens", dtype)] * n).decode() for n in distinct.tolist()]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(layouts))

@@ -6,6 +6,9 @@ import msgspec
 
 from headrace.core.errors import CorruptSampleError
 
+_ERRORS = (msgspec.DecodeError, RecursionError)
+"""What comes of bytes that are no such JSON; the second of what is nested without end."""
+
 
 class TextLine:
     """Takes the text out of lines; the other fields are passed over without being built."""
@@ -23,7 +26,7 @@ class TextLine:
         """
         try:
             text: str = self._decoder.decode(line).text  # type: ignore[attr-defined]
-        except msgspec.DecodeError as error:
+        except _ERRORS as error:
             raise CorruptSampleError(self._why(line, error)) from error
         return text
 
@@ -31,15 +34,15 @@ class TextLine:
         """Return why there is no text in a line; None if there is."""
         try:
             self._decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except _ERRORS as error:
             return self._why(line, error)
         return None
 
-    def _why(self, line: bytes, error: msgspec.DecodeError) -> str:
+    def _why(self, line: bytes, error: Exception) -> str:
         if not isinstance(error, msgspec.ValidationError):
             return f"not a line of JSON: {error}"
         try:
             names = ", ".join(sorted(msgspec.json.decode(line, type=dict[str, object])))
-        except msgspec.DecodeError:
+        except _ERRORS:
             return f"not a JSON object: {error}"
         return f"no string named {self.field!r} in it, but: {names}; name another by --text-field"
