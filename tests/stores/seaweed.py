@@ -44,7 +44,7 @@ _IDENTITIES = {
     ]
 }
 
-_SERVICES = ("master", "volume", "filer", "s3")
+_SERVICES = ("master", "volume", "filer", "s3", "admin")
 
 
 class Seaweed:
@@ -63,6 +63,9 @@ class Seaweed:
     def __exit__(self, *_: object) -> None:
         self.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
+        for port in self._ports:  # it puts sockets there, whatever it is told
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink()
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -121,9 +124,8 @@ class Seaweed:
             "ip": "127.0.0.1",
             "ip.bind": "127.0.0.1",
             "master.telemetry": "false",
-            "master.electionTimeout": "1s",
-            "master.volumeSizeLimitMB": 64,
-            "volume.max": 100,
+            "admin.ui": "false",
+            "webdav": "false",
             "filer.localSocket": self._directory / "filer.sock",
             "s3.localSocket": self._directory / "s3.sock",
             "s3.config": self._directory / "s3.json",
@@ -132,13 +134,9 @@ class Seaweed:
         }
         for service, http, grpc in zip(_SERVICES, self._ports[::2], self._ports[1::2], strict=True):
             options |= {f"{service}.port": http, f"{service}.port.grpc": grpc}
-        weed = Path(sys.executable).parent / "weed"
-        return [
-            str(weed),
-            "server",
-            "-s3",
-            *(f"-{name}={value}" for name, value in options.items()),
-        ]
+        weed = Path(sys.executable).with_name("weed")
+        settings = [f"-{name}={value}" for name, value in options.items()]
+        return [str(weed), f"-logdir={self._directory}", "mini", *settings]
 
     def _wait(self) -> None:
         give_up_at = time.monotonic() + START_S
