@@ -320,6 +320,26 @@ def test_the_end_of_a_chunk_does_not_tell_that_another_one_came() -> None:
         assert not body.more_nowait()
 
 
+def test_only_bytes_that_had_to_be_waited_for_are_told_as_waited_for() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        reader = SocketReader(near)
+        memory = bytearray(4 * BUFFER_BYTES)
+        far.sendall(bytes(len(memory)))
+        reader.readinto(memoryview(memory))
+        assert reader.take_wait() is None
+        far.sendall(bytes(BUFFER_BYTES))
+        late = threading.Timer(0.05, far.sendall, [bytes(3 * BUFFER_BYTES)])
+        late.start()
+        reader.readinto(memoryview(memory))
+        late.join()
+        wait = reader.take_wait()
+        assert wait is not None
+        assert wait.nbytes == 3 * BUFFER_BYTES
+        assert 0.02 < wait.end - wait.begin < 5
+        assert reader.take_wait() is None
+
+
 def test_frames_through_fresh_memory_round_trip() -> None:
     fields, payload = pack_fields({"text": "ü"})
     parts = encode_frame(FrameHeader(kind="raw", sample=1, fields=fields), payload)

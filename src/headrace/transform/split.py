@@ -65,15 +65,31 @@ class Premise:
     """Trainer CPU to receive one byte [s/B]; measured with HTTP on loopback."""
 
     storage_price: float = 0.05
-    """Worth of a storage CPU second, in trainer CPU seconds; 1 where both are equally busy."""
+    """Worth of a storage CPU second, in seconds of a busy trainer's CPU."""
+
+    trainer_price: float = 1.0
+    """Worth of a trainer CPU second, in those of a busy one: less where its CPUs idle."""
 
     def __post_init__(self) -> None:
-        if not self.bandwidth > 0 or self.receive_s_per_byte < 0 or self.storage_price < 0:
+        least = min(self.receive_s_per_byte, self.storage_price, self.trainer_price)
+        if not self.bandwidth > 0 or least < 0:
             raise ConfigError(
                 f"premise: bandwidth={self.bandwidth:g} B/s must be above 0, "
-                f"receive_s_per_byte={self.receive_s_per_byte:g} and storage_price="
-                f"{self.storage_price:g} not negative"
+                f"receive_s_per_byte={self.receive_s_per_byte:g}, storage_price="
+                f"{self.storage_price:g} and trainer_price={self.trainer_price:g} not negative"
             )
+
+    def price(self, *, trainer_s: float, wire_bytes: float, storage_s: float) -> float:
+        """Return what a sample costs, in seconds of a busy trainer's CPU.
+
+        Args:
+            trainer_s: CPU time on the trainer, without receiving [s].
+            wire_bytes: What crosses the network [bytes].
+            storage_s: CPU time on storage [s].
+        """
+        trainer_s += wire_bytes * self.receive_s_per_byte
+        link_s = wire_bytes / self.bandwidth
+        return trainer_s * self.trainer_price + link_s + storage_s * self.storage_price
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,8 +177,21 @@ def _cost(program: Program, position: int, spec: Spec, field: str) -> float:
     return op.decode_cost_s(spec, framing if isinstance(framing, Framing) else None)
 
 
+def allowed_cuts(program: Program, steps: Sequence[Step]) -> tuple[int, ...]:
+    """Return where a chain may be cut without shipping an op that only makes bytes larger."""
+    return tuple(cut for cut in program.cuts if not _ships_growth(steps[:cut]))
+
+
+def op_cpu(steps: Sequence[Step], start: int, stop: int | None = None) -> float:
+    """Return the estimated CPU time of the ops from ``start`` to ``stop`` on one sample [s].
+
+    Ops that join samples are left out: they run on the trainer, whatever the cut.
+    """
+    return sum(step.cpu_s for step in steps[start:stop] if not isinstance(step.op, BatchOp))
+
+
 def _cheapest_cut(program: Program, steps: Sequence[Step], premise: Premise) -> int:
-    allowed = [cut for cut in program.cuts if not _ships_growth(steps[:cut])]
+    allowed = allowed_cuts(program, steps)
     return min(allowed, key=lambda cut: (_price(steps, cut, premise), cut))
 
 
@@ -171,11 +200,11 @@ def _ships_growth(steps: Sequence[Step]) -> bool:
 
 
 def _price(steps: Sequence[Step], cut: int, premise: Premise) -> float:
-    """Return what a sample costs at a cut, in trainer CPU seconds."""
-    storage = sum(step.cpu_s for step in steps[:cut])
-    trainer = sum(step.cpu_s for step in steps[cut:] if not isinstance(step.op, BatchOp))
-    wire = bytes_at(steps, cut) * (1 / premise.bandwidth + premise.receive_s_per_byte)
-    return trainer + wire + storage * premise.storage_price
+    return premise.price(
+        trainer_s=op_cpu(steps, cut),
+        wire_bytes=bytes_at(steps, cut),
+        storage_s=op_cpu(steps, 0, cut),
+    )
 
 
 def bytes_at(steps: Sequence[Step], cut: int) -> float:

@@ -28,7 +28,7 @@ from headrace.core.errors import (
 )
 from headrace.wire.endpoint import Endpoint, Target, target_of
 from headrace.wire.messages import ErrorAnswer
-from headrace.wire.stream import Body, SocketReader
+from headrace.wire.stream import Body, SocketReader, Wait
 
 MAX_CONTROL_BYTES = 16 << 20
 """Longest JSON answer that is read: a controller's orders name every job [bytes]."""
@@ -178,6 +178,10 @@ class Connection:
     def fileno(self) -> int:
         """Return the socket's descriptor, to wait for an answer; -1 when not connected."""
         return self._reader.fileno() if self._reader else -1
+
+    def take_wait(self) -> Wait | None:
+        """Return how long large reads waited for bytes since this was asked last."""
+        return None if self._reader is None else self._reader.take_wait()
 
     def set_read_timeout(self, seconds: float) -> None:
         """Bound each wait for bytes of the current answer."""

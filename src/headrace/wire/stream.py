@@ -12,6 +12,8 @@ import io
 import socket
 import ssl
 import struct
+import time
+from typing import NamedTuple
 
 BUFFER_BYTES = 16384
 """Small: what is buffered is copied once more. Holds a chunk's size and a frame's header."""
@@ -21,6 +23,17 @@ MAX_LINE_BYTES = 4096
 """Longest chunk size or trailer line."""
 
 _TIMEVAL = struct.Struct("@ll")
+
+
+class Wait(NamedTuple):
+    """A time in which bytes that were wanted had not come yet."""
+
+    begin: float
+    end: float
+    """Monotonic [s]."""
+
+    nbytes: int
+    """How many came meanwhile."""
 
 
 class SocketReader:
@@ -38,6 +51,12 @@ class SocketReader:
         self._view = memoryview(self._memory)
         self._begin = 0
         self._end = 0
+        self._wait: Wait | None = None
+
+    def take_wait(self) -> Wait | None:
+        """Return how long large reads waited since this was asked last; None: all lay here."""
+        wait, self._wait = self._wait, None
+        return wait
 
     def more_nowait(self) -> bool:
         """Tell whether bytes can be read without waiting for the network."""
@@ -67,10 +86,9 @@ class SocketReader:
     def readinto(self, buffer: memoryview) -> int:
         """Fill ``buffer``; fewer bytes only at the end of the stream."""
         done, wanted = self._take(buffer), buffer.nbytes
-        whole = 0 if self._tls else socket.MSG_WAITALL
         while done < wanted:
             if wanted - done >= BUFFER_BYTES:
-                count = self._sock.recv_into(buffer[done:], 0, whole)
+                count = self._receive(buffer[done:])
             else:
                 count = self._take(buffer[done:]) if self._refill() else 0
             if not count:
@@ -129,6 +147,28 @@ class SocketReader:
             whole.write(self._view[self._begin : self._end])
             self._begin = self._end
         return whole.getvalue()
+
+    def _receive(self, buffer: memoryview) -> int:
+        """Read past the buffer: what lies here first, and the rest as it comes."""
+        if isinstance(self._sock, ssl.SSLSocket):
+            if self._sock.pending():
+                return self._sock.recv_into(buffer)
+            return self._receive_later(buffer, 0)
+        try:
+            here = self._sock.recv_into(buffer, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return self._receive_later(buffer, socket.MSG_WAITALL)
+        if not here or here == buffer.nbytes:
+            return here
+        return here + self._receive_later(buffer[here:], socket.MSG_WAITALL)
+
+    def _receive_later(self, buffer: memoryview, flags: int) -> int:
+        """Read what has not come yet, and note how long it took to come."""
+        begin = time.monotonic()
+        count = self._sock.recv_into(buffer, 0, flags)
+        first, _, before = self._wait or (begin, begin, 0)
+        self._wait = Wait(first, time.monotonic(), before + count)
+        return count
 
     def _take(self, buffer: memoryview) -> int:
         count = min(self._end - self._begin, buffer.nbytes)
