@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from dataset.format_writers import write_mds, write_records, write_tokens
 from dataset.made_up_media import clip, picture
@@ -17,6 +18,7 @@ from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.reader import SampleReader
 from headrace.dataset.scan import ScanOptions
+from headrace.prepare.profiles import profiles_of
 from headrace.prepare.sample import Preparer, finish_cut, finish_raw
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
@@ -113,3 +115,10 @@ def test_a_remote_store_has_the_same_samples_under_the_same_digest(
     assert [p.reason for p in here.problems] == [p.reason for p in there.problems]
     require_equal(prepared(local, here), prepared(remote, there))
     remote.close()
+
+
+def test_formats_are_known_by_their_members_where_these_tell_them(tmp_path: Path) -> None:
+    rows = [{"a": "x", "img": Image.new("RGB", (9, 9))}]
+    index = build_index(LocalStorage(write_mds(tmp_path / "x", {"a": "str", "img": "png"}, rows)))
+    (profile,) = profiles_of([index])
+    assert (profile.kind, profile.codec, profile.width) == ("image", "png", 9)

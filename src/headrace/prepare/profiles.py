@@ -17,6 +17,9 @@ from headrace.transform.split import KindProfile
 _CODEC_OF_ENDING = {"jpg": "jpeg", "mp4": "h264", "mov": "h264", "mkv": "h264"}
 """What a file's ending says about its format, where it is not the format's name."""
 
+_NAMED_BY_FORMAT = ("tar", "mds")
+"""Containers that call members by their formats."""
+
 _LOOKED_AT = 16
 """Samples of a kind whose fields and formats are looked up."""
 
@@ -85,6 +88,7 @@ def _commonest_codec(index: Index, rows: _Rows) -> str:
 
 
 def _codec(location: SampleLocation) -> str:
-    name = location.members[0].name if location.container == "tar" else location.file
+    named = location.members if location.container in _NAMED_BY_FORMAT else ()
+    name = next((m.name for m in named if m.field == location.kind), location.file)
     ending = name.rpartition(".")[2].lower()
     return _CODEC_OF_ENDING.get(ending, ending)
