@@ -43,6 +43,14 @@ def test_sizes_are_decimal() -> None:
     assert units.bytes_(999_999) == "1.00 MB"
 
 
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1.0, "100 %"), (0.997, "99.7 %"), (0.9999, "99.9 %"), (0.99, "99 %"), (0.031, "3.1 %")],
+)
+def test_not_quite_the_whole_is_not_a_hundred_percent(share: float, text: str) -> None:
+    assert units.percent(share) == text
+
+
 def test_what_is_not_a_number_is_a_dash() -> None:
     for told in (units.seconds, units.percent, units.ratio):
         assert told(float("nan")) == "–"

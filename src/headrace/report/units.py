@@ -48,9 +48,11 @@ def round_bytes(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage, with a decimal when it is small."""
+    """Return a share as a percentage, with a decimal when it is small or not quite the whole."""
     if math.isnan(share):
         return "–"
+    if 0.995 <= abs(share) < 1:
+        return f"{math.copysign(min(100 * abs(share), 99.9), share):.1f} %"
     return f"{100 * share:.1f} %" if abs(share) < 0.1 else f"{100 * share:.0f} %"
 
 
