@@ -2,6 +2,7 @@
 
 Whole, MosaicML Streaming and Megatron import text models and kernels for seconds. Here their
 packages are entered without being run, so that a writer's own modules are all that is imported.
+Nobody else sees these packages: who imports them gets them whole.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import importlib
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,53 +21,72 @@ import numpy as np
 
 _SITE = Path(sysconfig.get_paths()["purelib"])
 
-_STREAMING = ("streaming", "streaming.base", "streaming.base.format", "streaming.base.format.mds")
+_entered: dict[str, types.ModuleType] = {}
 
 
-@functools.cache
-def _enter(name: str) -> None:
+@contextmanager
+def _inside(*packages: str) -> Iterator[None]:
+    """Let packages be entered that are not run; the first is the root of the others."""
+    root = packages[0]
+    theirs = _taken(root)
+    sys.modules.update({name: _entered.get(name) or _bare(name) for name in packages})
+    sys.modules.update({name: found for name, found in _entered.items() if _below(name, root)})
+    try:
+        yield
+    finally:
+        _entered.update(_taken(root))
+        sys.modules.update(theirs)
+
+
+def _taken(root: str) -> dict[str, types.ModuleType]:
+    return {name: sys.modules.pop(name) for name in [*sys.modules] if _below(name, root)}
+
+
+def _below(name: str, root: str) -> bool:
+    return name == root or name.startswith(f"{root}.")
+
+
+def _bare(name: str) -> types.ModuleType:
     package = types.ModuleType(name)
     package.__path__ = [str(_SITE.joinpath(*name.split(".")))]
-    sys.modules.setdefault(name, package)
-
-
-def mds_writer() -> Any:
-    for name in _STREAMING:
-        _enter(name)
-    return importlib.import_module("streaming.base.format.mds.writer").MDSWriter
+    return package
 
 
 def write_mds(
     out: Path, columns: Mapping[str, str], samples: Iterable[Mapping[str, object]], **options: Any
 ) -> Path:
-    with mds_writer()(columns=dict(columns), out=str(out), **options) as writer:
-        for sample in samples:
-            writer.write(dict(sample))
+    base = "streaming.base"
+    with _inside("streaming", base, f"{base}.format", f"{base}.format.mds"):
+        module = importlib.import_module(f"{base}.format.mds.writer")
+        with module.MDSWriter(columns=dict(columns), out=str(out), **options) as writer:
+            for sample in samples:
+                writer.write(dict(sample))
     return out
 
 
-def megatron(module: str) -> Any:
-    """Return a module of ``megatron.core.datasets``; what needs the rest of it is left out."""
-    for name in ("megatron", "megatron.core", "megatron.core.datasets"):
-        _enter(name)
-    logs = importlib.import_module("megatron.core._rank_utils")
-    sys.modules.setdefault("megatron.core.utils", logs)
-    return importlib.import_module(f"megatron.core.datasets.{module}")
+@contextmanager
+def megatron() -> Iterator[Callable[[str], Any]]:
+    """Give modules of ``megatron.core.datasets``; what needs the rest of it is left out."""
+    with _inside("megatron", "megatron.core", "megatron.core.datasets"):
+        logs = importlib.import_module("megatron.core._rank_utils")
+        sys.modules["megatron.core.utils"] = logs
+        yield lambda name: importlib.import_module(f"megatron.core.datasets.{name}")
 
 
 def write_tokens(
     prefix: Path, documents: Iterable[Iterable[Any]], dtype: Any, *, multimodal: bool = False
 ) -> Path:
     """Write documents, each of several sequences of tokens, as Megatron does."""
-    builder = megatron("indexed_dataset").IndexedDatasetBuilder(
-        f"{prefix}.bin", dtype=dtype, multimodal=multimodal
-    )
     torch = importlib.import_module("torch")
-    for document in documents:
-        for sequence in document:
-            builder.add_item(torch.as_tensor(sequence), *([0] if multimodal else []))
-        builder.end_document()
-    builder.finalize(f"{prefix}.idx")
+    with megatron() as module:
+        builder = module("indexed_dataset").IndexedDatasetBuilder(
+            f"{prefix}.bin", dtype=dtype, multimodal=multimodal
+        )
+        for document in documents:
+            for sequence in document:
+                builder.add_item(torch.as_tensor(sequence), *([0] if multimodal else []))
+            builder.end_document()
+        builder.finalize(f"{prefix}.idx")
     return prefix
 
 
@@ -76,11 +97,17 @@ class Tokenizer:
     unique_identifiers: ClassVar[dict[str, str]] = {}
 
 
-def gpt_dataset(prefix: Path, sequence_length: int, seed: int) -> Any:
-    """Return Megatron's dataset of all sequences of a token file, for one epoch."""
-    indexed = megatron("indexed_dataset").IndexedDataset(str(prefix), mmap=True)
-    module = megatron("gpt_dataset")
-    config = module.GPTDatasetConfig(
+def gpt_windows(prefix: Path, sequence_length: int, seed: int) -> list[list[int]]:
+    """Return the windows of Megatron's own dataset for one epoch, in the order of its cut."""
+    with megatron() as module:
+        return _gpt_windows(module, prefix, sequence_length, seed)
+
+
+def _gpt_windows(
+    module: Callable[[str], Any], prefix: Path, sequence_length: int, seed: int
+) -> list[list[int]]:
+    indexed = module("indexed_dataset").IndexedDataset(str(prefix), mmap=True)
+    config = module("gpt_dataset").GPTDatasetConfig(
         random_seed=seed,
         sequence_length=sequence_length,
         tokenizer=Tokenizer(),
@@ -92,13 +119,19 @@ def gpt_dataset(prefix: Path, sequence_length: int, seed: int) -> Any:
         path_to_cache=str(prefix.parent / "cache"),
     )
     every = np.arange(indexed.sequence_lengths.shape[0], dtype=np.int32)
-    train = megatron("utils").Split.train
-    return module.GPTDataset(indexed, str(prefix), every, None, train, config)
+    train = module("utils").Split.train
+    dataset = module("gpt_dataset").GPTDataset(indexed, str(prefix), every, None, train, config)
+    windows: list[list[int]] = [[]] * len(dataset)
+    for position, window in enumerate(dataset.shuffle_index):
+        sample = dataset[position]
+        windows[window] = [*sample["tokens"].tolist(), *sample["labels"].tolist()[-1:]]
+    return windows
 
 
+@functools.cache
 def records_module() -> Any:
-    _enter("tfrecord")
-    return importlib.import_module("tfrecord.writer")
+    with _inside("tfrecord"):
+        return importlib.import_module("tfrecord.writer")
 
 
 def write_records(path: Path, examples: Iterable[Mapping[str, tuple[Any, str]]]) -> Path:
