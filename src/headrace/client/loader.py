@@ -90,11 +90,11 @@ class Loader:
         """
         self._require_open()
         self._pass += 1
-        first, stop = self._position.begin_pass()
+        steps = self._position.begin_pass()
         self._handed_at = None
         self._tally = EpochTally(self._position.epoch)
-        self._machinery.aim(first)
-        return self._batches(self._pass, stop)
+        self._machinery.aim(steps.start)
+        return self._batches(self._pass, len(steps))
 
     def __len__(self) -> int:
         """Return the number of steps in one epoch."""
@@ -112,8 +112,12 @@ class Loader:
         return self._position.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next loop begin at the start of ``epoch``; a state loaded inside it is kept."""
+        """Let the next loop begin at the start of ``epoch``; a state loaded inside it is kept.
+
+        A loop that is going on is over with that.
+        """
         self._position.set_epoch(epoch)
+        self._pass += 1
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loop is: after batch k, a loader with this state goes on with k + 1.
@@ -123,12 +127,13 @@ class Loader:
         return self._position.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where ``state`` was taken.
+        """Let the next loop go on where ``state`` was taken; one that is going on is over.
 
         Raises:
-            ConfigError: it is another job's (datasets, pipeline, seed or batch size differ).
+            ConfigError: it is no state, or another job's; it says in what they differ.
         """
         self._position.load(state)
+        self._pass += 1
         self._machinery.meet(self._position.step)
 
     def summary(self) -> EpochSummary:
@@ -161,11 +166,14 @@ class Loader:
             "process; make one in each process, with its rank and world"
         )
 
-    def _batches(self, number: int, stop: int) -> Iterator[Batch]:
+    def _batches(self, number: int, count: int) -> Iterator[Batch]:
         try:
-            while self._position.step < stop:
+            for _ in range(count):
                 if number != self._pass:
-                    raise CallerError("another loop over this loader has begun; use one at a time")
+                    raise CallerError(
+                        "this loop is over: another one has begun, or the loader was sent to "
+                        "another step; use one at a time"
+                    )
                 yield self._next()
         finally:  # also where the loop is left early
             if number == self._pass:

@@ -8,9 +8,10 @@ import msgspec
 
 from headrace.core.digest import name_digest
 from headrace.core.errors import ConfigError
+from headrace.core.job import MAX_STEP
 from headrace.prepare.job import OpenJob
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 class Position:
@@ -29,12 +30,12 @@ class Position:
         """The epoch of the next step."""
         return self.step // self._steps
 
-    def begin_pass(self) -> tuple[int, int]:
-        """Return the first step of a loop and the step before which it ends."""
+    def begin_pass(self) -> range:
+        """Return the steps of a loop that begins now."""
         if not self._resuming:
             self.step = -(-self.step // self._steps) * self._steps
         self._resuming = False
-        return self.step, (self.epoch + 1) * self._steps
+        return range(self.step, (self.epoch + 1) * self._steps)
 
     def advance(self) -> None:
         """Note that a step was handed over."""
@@ -49,40 +50,66 @@ class Position:
         self.step, self._resuming = epoch * self._steps, False
 
     def state(self) -> dict[str, Any]:
-        """Return the position as plain values."""
+        """Return the position as plain values, a few hundred bytes whatever the job is."""
         return {"version": STATE_VERSION, "step": self.step, **self._identity()}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: object) -> None:
         """Take over a position.
 
         Raises:
-            ConfigError: it is not a state, or another job's.
+            ConfigError: it is no state, one of another version, or another job's; it says what
+                differs.
         """
-        if state.get("version") != STATE_VERSION or not isinstance(state.get("step"), int):
+        known = _checked(state)
+        own = self._identity()
+        differ = [
+            f"{name} is {known.get(name)!r:.80} there and {value!r} here"
+            for name, value in own.items()
+            if known.get(name) != value
+        ]
+        if differ:
             raise ConfigError(
-                f"this is no state of a headrace loader of version {STATE_VERSION}: {state!r:.200}"
+                f"the state is of another job: {'; '.join(differ)}. Use what it was taken with, "
+                "or begin anew without it"
             )
-        for name, own in self._identity().items():
-            if state.get(name) != own:
-                raise ConfigError(
-                    f"the state is of another job: {name} is {state.get(name)!r} there and {own!r} "
-                    "here; use the same datasets, pipeline, seed and batch size"
-                )
-        self.step, self._resuming = state["step"], True
+        self.step, self._resuming = known["step"], True
 
     def _identity(self) -> dict[str, Any]:
-        """Return what must be equal for the steps to mean the same, the telling parts first."""
+        """Return what must be equal for the steps to mean the same, told apart by option.
+
+        Where the datasets happen to be mounted is none of it.
+        """
         spec = self._job.spec
         return {
-            "seed": spec.schedule.seed,
-            "batch_size": spec.schedule.batch_size,
+            **msgspec.structs.asdict(spec.schedule),
             "samples": sum(source.samples for source in spec.sources),
-            "job": _content_digest(self._job),
+            "datasets": _digest([(source.index_digest, source.samples) for source in spec.sources]),
+            "weights": _digest([source.weight for source in spec.sources]),
+            "pipeline": name_digest(spec.pipeline.encode()),
+            "on_corrupt": spec.on_corrupt,
         }
 
 
-def _content_digest(job: OpenJob) -> str:
-    """Return what names the job apart from where its datasets happen to be mounted."""
-    sources = [(s.index_digest, s.samples, s.weight) for s in job.spec.sources]
-    parts = (sources, job.spec.schedule, job.spec.pipeline, job.spec.on_corrupt)
+def _checked(state: object) -> dict[str, Any]:
+    """Return a state whose version and step can be understood."""
+    if not isinstance(state, dict) or "version" not in state:
+        raise ConfigError(
+            f"this is no state of a headrace loader: {state!r:.200}; "
+            "give what state_dict() returned"
+        )
+    version, step = state["version"], state.get("step")
+    if version != STATE_VERSION:
+        raise ConfigError(
+            f"the state has version {version!r:.40} and this headrace reads {STATE_VERSION}; "
+            "resume with the headrace that it was taken with"
+        )
+    if type(step) is not int or not 0 <= step <= MAX_STEP:
+        raise ConfigError(
+            f"the state is damaged: its step is {step!r:.40} and must be a whole number in "
+            f"[0, {MAX_STEP}]; use the state of another checkpoint"
+        )
+    return state
+
+
+def _digest(parts: object) -> str:
     return name_digest(msgspec.json.encode(parts))

@@ -39,6 +39,9 @@ MOST_BATCH = 1 << 24
 MOST_EPOCH = 1 << 53
 """Longest epoch [samples]."""
 
+MAX_STEP = 1 << 53
+"""Largest step that a job may start at."""
+
 
 class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the samples are ordered and cut into global batches."""
