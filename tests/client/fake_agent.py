@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.core.draws import SampleKey
 from headrace.core.errors import CorruptSampleError
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.core.record import Record
 from headrace.prepare.job import OpenJob, open_job
 from headrace.wire.frames import FrameHeader, encode_frame, pack_fields
@@ -101,10 +102,16 @@ class FakeAgent:
 
     def honest(self, request: FetchRequest) -> Frames:
         """What a real agent would answer."""
-        for sample, epoch in zip(request.samples, request.epochs, strict=True):
-            yield self.tensor(sample, epoch)
+        if request.want == "raw":
+            yield from all_raw(self, request)
+            return
+        parts = request.parts or (WHOLE,) * len(request.samples)
+        for sample, epoch, part in zip(request.samples, request.epochs, parts, strict=True):
+            yield self.tensor(sample, epoch, part=part)
 
-    def tensor(self, sample: int, epoch: int, cut: int | None = None) -> tuple[FrameHeader, Record]:
+    def tensor(
+        self, sample: int, epoch: int, cut: int | None = None, part: SamplePart = WHOLE
+    ) -> tuple[FrameHeader, Record]:
         job, message = next(iter(self._jobs.values())), self.registered[-1]
         place = job.place(sample)
         preparer = job.preparer(place.source)
@@ -112,10 +119,11 @@ class FakeAgent:
         stop = message.cuts[place.location.kind] if cut is None else cut
         key = SampleKey(job.spec.schedule.seed, epoch, sample)
         try:
-            record = preparer.prepare(place.location, key, stop=stop).record
+            record = preparer.prepare(place.location, key, stop=stop, part=part).record
         except CorruptSampleError as error:
             return self.missing(sample, epoch, "corrupt", str(error))
-        return FrameHeader(kind="tensor", sample=sample, epoch=epoch, cut=stop), record
+        header = FrameHeader(kind="tensor", sample=sample, epoch=epoch, part=part, cut=stop)
+        return header, record
 
     def raw(self, sample: int, epoch: int, code: str) -> tuple[FrameHeader, Record]:
         job = next(iter(self._jobs.values()))

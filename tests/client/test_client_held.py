@@ -168,7 +168,7 @@ def test_storage_that_hangs_ends_the_loop_once_no_quota_is_the_reason(
 ) -> None:
     agent = FakeAgent("a", held_then(fake.silent, 2 * TIMEOUT_S))
 
-    def hang(*_: object) -> NoReturn:
+    def hang(*_: object, **__: object) -> NoReturn:
         agent.released.wait(30)
         raise StorageError("released")
 

@@ -11,10 +11,10 @@ import pytest
 from headrace.client.batch import Batch
 from headrace.client.counts import Counts
 from headrace.client.crew import WHEN_IDLE, Crew
-from headrace.client.gather import Gathered
 from headrace.client.held import Held
 from headrace.client.pace import Pace, Patience, Reading
 from headrace.client.prefetch import Prefetcher, PrefetchLimits
+from headrace.client.work import Gathered
 from headrace.core.errors import CallerError, DeadlineError
 
 NBYTES = 1000

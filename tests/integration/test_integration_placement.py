@@ -17,7 +17,7 @@ from headrace.agent.local import LocalAgent
 from headrace.agent.placing import Finder, LocatedSource, PlacingLimits
 from headrace.agent.plan import AgentPlan
 from headrace.client.member import Member
-from headrace.client.shares import Standing, shares_of
+from headrace.client.shares import Standing, pieces_of_keys, shares_of
 from headrace.core.draws import SampleKey
 from headrace.core.job import JobSpec, ScheduleSpec, SourceSpec, Tail
 from headrace.core.roster import RosterEntry
@@ -154,8 +154,8 @@ def _asked(
         shard = job.schedule.shard(step, rank, world)
         visits = zip(shard.samples.tolist(), shard.epochs.tolist(), strict=True)
         keys = [SampleKey(job.spec.schedule.seed, epoch, sample) for sample, epoch in visits]
-        for share in shares_of(job, step, keys, standing):
-            visits_of_one = {(key.sample, key.epoch) for key in share.keys}
+        for share in shares_of(job, step, pieces_of_keys(job, keys, {}), standing, {}):
+            visits_of_one = {(key.sample, key.epoch) for key, *_ in share.pieces}
             asked.setdefault(share.member.name, set()).update(visits_of_one)
     return asked
 

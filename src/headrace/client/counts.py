@@ -26,8 +26,13 @@ class Counts:
     shared: int = 0
     """Of those in ``tensor``, how many were made for another job: nothing was read for this one."""
 
+    divided: int = 0
+    """Made in parts, wherever these were made; also counted by how they came, as one of ``hedged``
+    or ``local`` where any of their parts was made here."""
+
     beside: int = 0
-    """Asked of an agent beside the storage node that holds the bytes, however they came."""
+    """Asked of an agent beside the storage node that holds the bytes, however they came; parts
+    count by themselves."""
 
     raw: Counter[str] = field(default_factory=Counter)
     """Sent raw by an agent and decoded here, by the agent's reason."""
@@ -56,7 +61,7 @@ class Counts:
     """Of those, read by agents that have a cache, whether or not it held them [bytes]."""
 
     reads: int = 0
-    """Samples whose bytes were read for this: by agents, or here from storage."""
+    """Samples and parts whose bytes were read for this: by agents, or here from storage."""
 
     storage_reads: int = 0
     """Of those, read here from storage."""

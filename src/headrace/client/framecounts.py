@@ -26,13 +26,13 @@ def count_frame(
     length: int,
     link_s: float,
 ) -> None:
-    """Count a frame.
+    """Count a frame; the sample of a part is counted when it is put together.
 
     Args:
         counts: Of the step.
         header: Of the frame.
         buffers: Its payload.
-        length: Stored bytes of its sample.
+        length: Stored bytes of its sample, or part.
         link_s: How long it was on its way [s].
     """
     counts.wire_bytes += sum(buffer.nbytes for buffer in buffers)
@@ -42,7 +42,7 @@ def count_frame(
     counts.throttled_s += header.throttled_s
     counts.read_s += header.read_s
     counts.transform_s += header.transform_s
-    if header.kind == "tensor":
+    if header.kind == "tensor" and header.part.is_whole:
         counts.tensor += 1
         counts.ready += header.ready
         counts.shared += header.shared

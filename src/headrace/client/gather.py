@@ -7,31 +7,26 @@ overwrite one that won it.
 
 from __future__ import annotations
 
-import logging
 import math
 import select
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
 
-from headrace.client.assembly import Assembly, Visit
-from headrace.client.batch import Batch, Replaced
+from headrace.client.assembly import Assembly
 from headrace.client.counts import Counts
-from headrace.client.crew import Crew
-from headrace.client.fleet import Fleet
 from headrace.client.framecounts import count_frame, link_s, made_s
-from headrace.client.held import Held
-from headrace.client.inbox import Delivery, Inbox, MakingTask
-from headrace.client.maker import Made, Maker, raw_fields
+from headrace.client.inbox import Inbox
+from headrace.client.maker import raw_fields
+from headrace.client.making import Making
 from headrace.client.member import Member
-from headrace.client.pace import Pace, Patience
-from headrace.client.shares import Share, shares_of
-from headrace.client.spotcheck import SpotChecks
-from headrace.client.stepdetail import Fetch, StepDetail, StepDetails
-from headrace.client.tail import Tail
+from headrace.client.parts import PartsInHand
+from headrace.client.shares import Piece, Share, pieces_of_keys, shares_of
+from headrace.client.stepdetail import Fetch
+from headrace.client.work import Call, Gathered, PieceName, Work, Workshop, name_of
 from headrace.core.draws import SampleKey
 from headrace.core.errors import (
     AuthError,
@@ -40,12 +35,10 @@ from headrace.core.errors import (
     ProtocolError,
     RemoteError,
 )
-from headrace.prepare.job import OpenJob
+from headrace.transform.partial import divided_by
 from headrace.wire.connection import Answer, Connection
 from headrace.wire.frames import FrameHeader, read_frame, record_of
 from headrace.wire.messages import FetchRequest
-
-logger = logging.getLogger("headrace.client")
 
 Buffers: TypeAlias = Sequence[memoryview]
 
@@ -61,102 +54,13 @@ class ClosedError(HeadraceError):
     """The loader was closed while a step was being gathered; never seen by a training loop."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Workshop:
-    """What all gatherers of one loader share."""
-
-    job: OpenJob
-    targets: Mapping[str, int]
-    """Media kind → cut at which a batch takes its samples."""
-
-    rank: int
-    world: int
-    fleet: Fleet
-    crew: Crew
-    maker: Maker
-    pace: Pace
-    patience: Patience
-    checks: SpotChecks
-    tail: Tail
-    held: Held
-    details: StepDetails
-    timeout_s: float
-    """Longest time that one step may take, beside what the job's quota holds it back [s]."""
-
-    closed: Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """One step, ready to be handed over."""
-
-    batch: Batch
-    counts: Counts
-    begin: float
-    """When the first sample was asked for, monotonic [s]."""
-
-    seconds: float
-    """Time from the first request to the finished batch [s]."""
-
-    peak_bytes: int
-    """Memory held while it was put together [bytes]."""
-
-    is_detailed: bool = False
-    """Whether its requests were recorded one by one."""
-
-
-@dataclass(slots=True)
-class _Call:
-    """One request to one agent, while its answer is being read."""
-
-    share: Share
-    connection: Connection
-    visits: dict[Visit, SampleKey]
-    """Asked for and not yet answered."""
-
-    hedge_at: float
-    """When what is still owed is made here; infinite: it is being made."""
-
-    asked_at: float
-    answer: Answer | None = None
-    frames: int = 0
-    nbytes: int = 0
-    """Received of samples [bytes]."""
-
-    queued_s: float = 0.0
-    """Longest that one of its samples waited in the agent [s]."""
-
-
-@dataclass(slots=True)
-class _Work:
-    """One step in the making."""
-
-    step: int
-    epoch: int
-    assembly: Assembly
-    begin: float
-    begin_cpu: float
-    hedge_at: float
-    """When agents have had the time that they get."""
-
-    lengths: Mapping[int, int]
-    """Sample → its stored bytes."""
-
-    detail: StepDetail | None
-    counts: Counts = field(default_factory=Counts)
-    calls: list[_Call] = field(default_factory=list)
-    local: dict[Visit, str] = field(default_factory=dict)
-    """Handed to the decoding threads, and how it is to be counted."""
-
-    replaced: list[Replaced] = field(default_factory=list)
-
-
 class Gatherer:
     """Gathers steps one after another. For one thread."""
 
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
         self._inbox = Inbox()
+        self._making = Making(shop, self._inbox)
         self._connections: dict[str, Connection] = {}
 
     def gather(self, step: int) -> Gathered:
@@ -183,7 +87,7 @@ class Gatherer:
             connection.close()
         self._inbox.close()
 
-    def _begin(self, step: int) -> _Work:
+    def _begin(self, step: int) -> Work:
         shop = self._shop
         begin, begin_cpu = time.monotonic(), time.thread_time()
         shard = shop.job.schedule.shard(step, shop.rank, shop.world)
@@ -200,7 +104,7 @@ class Gatherer:
         )
         lengths = shop.job.lengths(shard.samples).tolist()
         now = time.monotonic()
-        return _Work(
+        return Work(
             step=step,
             epoch=shard.epoch,
             assembly=assembly,
@@ -215,24 +119,37 @@ class Gatherer:
     def _wait_s(self, step: int) -> float:
         return self._shop.patience.wait_s(self._shop.pace.read(), step)
 
-    def _ask_all(self, work: _Work) -> None:
+    def _ask_all(self, work: Work) -> None:
+        job, cuts = self._shop.job, self._shop.part_cuts
         keys = [work.assembly.key(visit) for visit in work.assembly.waiting]
-        shares = shares_of(self._shop.job, work.step, keys, self._shop.fleet.standing)
+        pieces = pieces_of_keys(job, keys, cuts)
+        self._foresee(work, pieces)
+        shares = shares_of(job, work.step, pieces, self._shop.fleet.standing, cuts)
         for share in shares:
             work.counts.beside += share.beside
             if time.monotonic() < work.hedge_at:
                 self._ask(work, share)
                 continue
-            for key in share.keys:  # hosts that are gone took the time there was to connect
-                self._make_here(work, key, "hedged")
+            for piece in share.pieces:  # hosts that are gone took the time there was to connect
+                self._making.make(work, piece, "hedged")
         if not shares:
-            for key in keys:
-                self._make_here(work, key, "local")
+            for piece in pieces:
+                self._making.make(work, piece, "local")
 
-    def _ask(self, work: _Work, share: Share) -> None:
+    def _foresee(self, work: Work, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            work.costs[piece.visit] = piece.cost_s
+            if not piece.part.is_whole and piece.part.number == 0:
+                cut = self._shop.part_cuts[self._shop.job.kind(piece.key.sample)]
+                decoder = divided_by(self._shop.job.program, cut)
+                assert decoder is not None
+                work.parts[piece.visit] = PartsInHand(piece.part.count, cut, decoder)
+
+    def _ask(self, work: Work, share: Share) -> None:
         connection = self._connection(share.member)
-        visits = {(key.sample, key.epoch): key for key in share.keys}
-        call = _Call(share, connection, visits, work.hedge_at, time.monotonic())
+        owed = {name_of(piece): piece for piece in share.pieces}
+        urgent = self._urgent(work, share.pieces)
+        call = Call(share, connection, owed, work.hedge_at, urgent, time.monotonic())
         try:
             body = msgspec.json.encode(self._request(work.step, share))
             connection.send("POST", f"/v1/jobs/{self._shop.job.spec.id}/fetch", body)
@@ -241,14 +158,27 @@ class Gatherer:
             return
         work.calls.append(call)
 
+    def _urgent(self, work: Work, pieces: Sequence[Piece]) -> list[tuple[float, PieceName]]:
+        """Return the pieces that take so long here that they are not waited for as the others."""
+        reading, patience = self._shop.pace.read(), self._shop.patience
+        usual_s = patience.hedge_s(reading, work.step, cost_s=0.0)
+        found = []
+        for piece in pieces:
+            hedge_s = patience.hedge_s(reading, work.step, self._shop.costs.seconds(piece))
+            if hedge_s < usual_s:
+                found.append((work.begin + hedge_s, name_of(piece)))
+        return sorted(found, reverse=True)
+
     def _request(self, step: int, share: Share) -> FetchRequest:
-        reading = self._shop.pace.read()
+        reading, pieces = self._shop.pace.read(), share.pieces
+        in_parts = not all(piece.part.is_whole for piece in pieces)
         return FetchRequest(
             step=step,
             rank=self._shop.rank,
             world=self._shop.world,
-            samples=tuple(key.sample for key in share.keys),
-            epochs=tuple(key.epoch for key in share.keys),
+            samples=tuple(piece.key.sample for piece in pieces),
+            epochs=tuple(piece.key.epoch for piece in pieces),
+            parts=tuple(piece.part for piece in pieces) if in_parts else (),
             consumed_step=reading.consumed_step,
             step_time_s=reading.step_time_s,
             wait_s=self._wait_s(step),
@@ -264,34 +194,34 @@ class Gatherer:
             self._connections[endpoint.address] = Connection(endpoint)
         return self._connections[endpoint.address]
 
-    def _advance(self, work: _Work) -> None:
+    def _advance(self, work: Work) -> None:
         """Wait for the next thing to happen, and deal with it."""
         if self._shop.closed():
             raise ClosedError("closed")
         now = time.monotonic()
         if now >= self._shop.held.deadline(work.begin, self._shop.timeout_s):
             raise DeadlineError(self._overdue(work))
-        for call in [call for call in work.calls if now >= call.hedge_at]:
-            self._hedge(work, call)
+        for call in [call for call in work.calls if now >= call.next_hedge_at]:
+            self._hedge(work, call, now)
         for number in self._wait(work, now):
             if number == self._inbox.fileno():
                 for delivery in self._inbox.take():
-                    self._take(work, delivery)
+                    self._making.take(work, delivery)
             else:
                 self._read(work, number)
 
-    def _wait(self, work: _Work, now: float) -> list[int]:
+    def _wait(self, work: Work, now: float) -> list[int]:
         alone = min(len(work.assembly.waiting), RESULTS_AT_ONCE)
         self._inbox.want(1 if work.calls else alone)
         poll = select.poll()
         poll.register(self._inbox.fileno(), select.POLLIN)
         for call in work.calls:
             poll.register(call.connection.fileno(), select.POLLIN)
-        hedge_at = min((call.hedge_at for call in work.calls), default=math.inf)
+        hedge_at = min((call.next_hedge_at for call in work.calls), default=math.inf)
         timeout_s = min(POLL_S, max(hedge_at - now, 0.0) or POLL_S)
         return [number for number, _ in poll.poll(timeout_s * 1000)]
 
-    def _read(self, work: _Work, number: int) -> None:
+    def _read(self, work: Work, number: int) -> None:
         """Read whole frames of one agent for as long as there is something to read."""
         call = next((call for call in work.calls if call.connection.fileno() == number), None)
         try:
@@ -310,13 +240,13 @@ class Gatherer:
             work.calls.remove(call)
             self._lose(work, call, error)
 
-    def _stall_s(self, call: _Call) -> float:
+    def _stall_s(self, call: Call) -> float:
         """Return how long the rest of a frame may take to come: nothing else is done meanwhile."""
         left_s = call.hedge_at - time.monotonic()
         least_s = self._shop.patience.grace_s
         return left_s if least_s < left_s < math.inf else least_s
 
-    def _read_frame(self, work: _Work, call: _Call, answer: Answer) -> bool:
+    def _read_frame(self, work: Work, call: Call, answer: Answer) -> bool:
         """Take one frame; True after the last of the answer."""
         header, buffers = read_frame(answer, work.assembly.memory_for)
         if header.kind == "end":
@@ -324,20 +254,20 @@ class Gatherer:
         if header.kind == "held":
             self._wait_longer(work, call)
             return False
-        visit = (header.sample, header.epoch)
-        key = call.visits.pop(visit, None)
-        if key is None:
-            raise ProtocolError(f"agent {call.share.member.name}: it sent {visit}, not asked for")
+        name = (header.sample, header.epoch, header.part.number)
+        piece = call.owed.pop(name, None)
+        if piece is None or piece.part != header.part:
+            raise ProtocolError(f"agent {call.share.member.name}: it sent {name}, not asked for")
         call.frames += 1
         call.nbytes += sum(buffer.nbytes for buffer in buffers)
         call.queued_s = max(call.queued_s, header.queued_s)
-        if visit in work.assembly.waiting:
-            self._take_frame(work, call, key, header, buffers)
-        if not call.visits:
+        if piece.visit in work.assembly.waiting:
+            self._take_frame(work, call, piece, header, buffers)
+        if not call.owed:
             self._count_call(work, call)  # the end of the answer may come when it is forgotten
         return False
 
-    def _wait_longer(self, work: _Work, call: _Call) -> None:
+    def _wait_longer(self, work: Work, call: Call) -> None:
         """Leave an agent the time again: what it owes is held back by the job's own quota.
 
         To read it here instead would take from the same quota.
@@ -346,47 +276,69 @@ class Gatherer:
         self._shop.held.note()
         again_s = self._wait_s(work.step) + self._shop.patience.grace_s
         call.hedge_at = max(call.hedge_at, time.monotonic() + again_s)
+        call.urgent.clear()
 
     def _take_frame(
-        self, work: _Work, call: _Call, key: SampleKey, header: FrameHeader, buffers: Buffers
+        self, work: Work, call: Call, piece: Piece, header: FrameHeader, buffers: Buffers
     ) -> None:
-        on_link_s = link_s(header, time.monotonic() - call.asked_at)
-        count_frame(work.counts, header, buffers, length=work.lengths[key.sample], link_s=on_link_s)
-        if work.detail is not None:
-            work.detail.made(key.sample, made_s(header), call.share.member.name)
-        maker = self._shop.maker
+        self._count_frame(work, call, piece, header, buffers)
+        key, maker, making = piece.key, self._shop.maker, self._making
         match header.kind:
             case "tensor":
                 self._shop.checks.consider(call.share.member, key, header, buffers)
-                self._take_tensor(work, key, header, buffers)
+                self._take_tensor(work, piece, header, buffers)
             case "raw":
                 fields, isolated = raw_fields(header, buffers), header.code == "crashed"
-                self._hand_over(work, key, lambda: maker.from_raw(key, fields, isolated=isolated))
-            case _ if header.code == "corrupt":
-                self._hand_over(work, key, lambda: maker.replacement(key, header.reason))
+                making.hand_over(work, key, lambda: maker.from_raw(key, fields, isolated=isolated))
+            case _ if header.code == "corrupt" and piece.part.is_whole:
+                making.hand_over(work, key, lambda: maker.replacement(key, header.reason))
             case _:
-                self._make_here(work, key, "hedged")
+                making.make(work, piece, "hedged", late=call.share.member.name)
 
-    def _take_tensor(
-        self, work: _Work, key: SampleKey, header: FrameHeader, buffers: Buffers
+    def _count_frame(
+        self, work: Work, call: Call, piece: Piece, header: FrameHeader, buffers: Buffers
     ) -> None:
-        if header.cut == work.assembly.target((key.sample, key.epoch)):
+        sample = piece.key.sample
+        on_link_s = link_s(header, time.monotonic() - call.asked_at)
+        length = piece.part.of(work.lengths[sample])
+        count_frame(work.counts, header, buffers, length=length, link_s=on_link_s)
+        if header.kind == "tensor":
+            seconds = header.read_s + header.transform_s
+            self._shop.costs.learn(sample, foreseen_s=piece.cost_s, seconds=seconds)
+        if work.detail is not None:
+            work.detail.made(sample, made_s(header), call.share.member.name)
+
+    def _take_tensor(self, work: Work, piece: Piece, header: FrameHeader, buffers: Buffers) -> None:
+        key, making = piece.key, self._making
+        if not piece.part.is_whole:
+            self._take_part(work, piece, header, buffers)
+            return
+        if header.cut == work.assembly.target(piece.visit):
             work.assembly.take_frame(header, buffers)
             return
         if header.cut not in self._shop.job.program.cuts:
             raise ProtocolError(f"sample {key.sample}: the pipeline has no cut at {header.cut}")
         record = record_of(header, buffers)
         maker = self._shop.maker
-        self._hand_over(work, key, lambda: maker.from_cut(key, record, cut=header.cut))
+        making.hand_over(work, key, lambda: maker.from_cut(key, record, cut=header.cut))
 
-    def _end_call(self, work: _Work, call: _Call) -> None:
+    def _take_part(self, work: Work, piece: Piece, header: FrameHeader, buffers: Buffers) -> None:
+        parts = work.parts[piece.visit]
+        if piece.visit in work.local:
+            return  # the whole is being made
+        if header.cut != parts.cut:
+            self._making.make(work, piece, "hedged")
+            return
+        parts.are_ready &= header.ready
+        self._making.take_part(work, piece.key, piece.part, record_of(header, buffers))
+
+    def _end_call(self, work: Work, call: Call) -> None:
         work.calls.remove(call)
-        if call.visits:
+        if call.owed:
             self._count_call(work, call)
-        for key in call.visits.values():
-            self._make_here(work, key, "hedged")
+        self._make_owed(work, call)
 
-    def _count_call(self, work: _Work, call: _Call) -> None:
+    def _count_call(self, work: Work, call: Call) -> None:
         work.counts.fetches += 1
         work.counts.fetch_s += time.monotonic() - call.asked_at
         if work.detail is not None:
@@ -394,13 +346,13 @@ class Gatherer:
                 Fetch(
                     call.share.member,
                     call.asked_at,
-                    samples=len(call.share.keys),
+                    samples=len(call.share.pieces),
                     nbytes=call.nbytes,
                     queued_s=call.queued_s,
                 )
             )
 
-    def _lose(self, work: _Work, call: _Call, error: HeadraceError) -> None:
+    def _lose(self, work: Work, call: Call, error: HeadraceError) -> None:
         """Go on without an agent that failed; a refused token is the caller's to mend.
 
         One that has answered some of it is late rather than away: it is asked for the next step.
@@ -410,81 +362,35 @@ class Gatherer:
             raise error
         if not (call.frames and isinstance(error, DeadlineError)):
             self._shop.fleet.report(call.share.member, error, step=work.step)
-        for key in call.visits.values():
-            self._make_here(work, key, "hedged")
+        self._make_owed(work, call)
 
-    def _hedge(self, work: _Work, call: _Call) -> None:
-        """Make here what an agent still owes; whoever is first wins."""
+    def _hedge(self, work: Work, call: Call, now: float) -> None:
+        """Make here what an agent still owes and is late with; whoever is first wins."""
+        while call.urgent and call.urgent[-1][0] <= now:
+            _, name = call.urgent.pop()
+            if name in call.owed:
+                self._making.make(work, call.owed[name], "hedged", late=call.share.member.name)
+        if now < call.hedge_at:
+            return
         call.hedge_at = math.inf
-        for key in call.visits.values():
-            self._make_here(work, key, "hedged")
+        call.urgent.clear()
+        self._make_owed(work, call)
         if not call.frames:
             late = DeadlineError(f"agent {call.share.member.name}: nothing came in time")
             work.calls.remove(call)
             self._lose(work, call, late)
 
-    def _make_here(self, work: _Work, key: SampleKey, how: str) -> None:
-        maker = self._shop.maker
-        self._hand_over(work, key, lambda: maker.make(key), how)
+    def _make_owed(self, work: Work, call: Call) -> None:
+        for piece in call.owed.values():
+            self._making.make(work, piece, "hedged", late=call.share.member.name)
 
-    def _hand_over(
-        self, work: _Work, key: SampleKey, make: Callable[[], Made], how: str = ""
-    ) -> None:
-        """Let the decoding threads make a sample, unless they already do or it is settled."""
-        visit = (key.sample, key.epoch)
-        if visit in work.local or visit not in work.assembly.waiting:
-            return
-        work.local[visit] = how
-        self._shop.crew.submit(work.step, MakingTask(work.step, key, make, self._inbox))
-
-    def _take(self, work: _Work, delivery: Delivery) -> None:
-        visit = (delivery.key.sample, delivery.key.epoch)
-        if delivery.step != work.step or visit not in work.assembly.waiting:
-            return
-        work.counts.cpu_s += delivery.cpu_s
-        if isinstance(delivery.outcome, BaseException):
-            raise delivery.outcome
-        if work.detail is not None:
-            _detail(work.detail, delivery, delivery.outcome)
-        self._settle(work, visit, delivery.key, delivery.outcome)
-
-    def _settle(self, work: _Work, visit: Visit, key: SampleKey, made: Made) -> None:
-        counts = work.counts
-        counts.read_s += made.read_s
-        counts.transform_s += made.transform_s
-        counts.throttled_s += made.throttled_s
-        counts.storage_bytes += made.storage_bytes
-        if made.storage_bytes:
-            counts.took(made.throttled_s + made.read_s)
-            counts.storage_reads += 1
-            counts.storage_read_s += made.throttled_s + made.read_s
-        counts.local += work.local[visit] == "local"
-        counts.hedged += work.local[visit] == "hedged"
-        if made.reason:
-            work.replaced.append(self._replaced(work.step, key, made))
-        if made.record is None:
-            counts.dropped += 1
-            work.assembly.drop(visit)
-            return
-        counts.substituted += made.taken is not None
-        work.assembly.put(visit, made.record, taken=made.taken)
-
-    def _replaced(self, step: int, key: SampleKey, made: Made) -> Replaced:
-        return Replaced(
-            step=step,
-            sample=key.sample,
-            key=self._shop.maker.name(key),
-            taken=made.taken,
-            reason=made.reason,
-        )
-
-    def _abandon(self, work: _Work) -> None:
+    def _abandon(self, work: Work) -> None:
         """Drop answers that nobody needs any more."""
         for call in work.calls:
-            if call.visits:
+            if call.owed:
                 call.connection.close()
 
-    def _finish(self, work: _Work) -> Gathered:
+    def _finish(self, work: Work) -> Gathered:
         work.counts.samples = len(work.assembly.keys)
         held = work.assembly.nbytes
         batch = work.assembly.finish(
@@ -504,17 +410,10 @@ class Gatherer:
             is_detailed=work.detail is not None,
         )
 
-    def _overdue(self, work: _Work) -> str:
+    def _overdue(self, work: Work) -> str:
         names = ", ".join(str(sample) for sample, _ in list(work.assembly.waiting)[:5])
         return (
             f"step {work.step}: {len(work.assembly.waiting)} samples are missing after "
             f"{self._shop.timeout_s:g} s (samples {names} …); is the storage hanging? "
             "timeout_s sets the limit"
         )
-
-
-def _detail(detail: StepDetail, delivery: Delivery, made: Made) -> None:
-    sample = delivery.key.sample
-    if made.storage_bytes:
-        detail.read(sample, delivery.begin, made)
-    detail.made(sample, made.throttled_s + made.read_s + made.transform_s)

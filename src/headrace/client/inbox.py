@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from headrace.client.maker import Made
 from headrace.core.draws import SampleKey
+from headrace.core.parts import WHOLE, SamplePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Delivery:
 
     step: int
     key: SampleKey
+    part: SamplePart
     outcome: Made | BaseException
     begin: float
     """When the task began, monotonic [s]."""
@@ -81,11 +83,19 @@ class Inbox:
 
 
 class MakingTask:
-    """One sample for the decoding threads: always leaves exactly one result."""
+    """One sample or part for the decoding threads: always leaves exactly one result."""
 
-    def __init__(self, step: int, key: SampleKey, make: Callable[[], Made], inbox: Inbox) -> None:
+    def __init__(
+        self,
+        step: int,
+        key: SampleKey,
+        make: Callable[[], Made],
+        inbox: Inbox,
+        part: SamplePart = WHOLE,
+    ) -> None:
         self._step = step
         self._key = key
+        self._part = part
         self._make = make
         self._inbox = inbox
 
@@ -97,4 +107,4 @@ class MakingTask:
         except BaseException as error:  # noqa: BLE001 - it is raised where the step is gathered
             outcome = error
         cpu_s = time.thread_time() - begin_cpu
-        self._inbox.put(Delivery(self._step, self._key, outcome, begin, cpu_s))
+        self._inbox.put(Delivery(self._step, self._key, self._part, outcome, begin, cpu_s))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.client.accord import Accord
 from headrace.client.config import LoaderConfig
+from headrace.client.costs import Costs
 from headrace.client.counts import Counts
 from headrace.client.crew import Crew
 from headrace.client.fleet import AgentStatistics, Fleet
-from headrace.client.gather import Gathered, Gatherer, Workshop
+from headrace.client.gather import Gatherer
 from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
 from headrace.client.maker import Maker
@@ -24,11 +26,13 @@ from headrace.client.reporting.standing import ControlStatistics
 from headrace.client.spotcheck import CheckStatistics, SpotChecks
 from headrace.client.stepdetail import StepDetails
 from headrace.client.tail import Tail
+from headrace.client.work import Gathered, Workshop
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import fields_of, profiles_of
 from headrace.trace.recording import Recording
 from headrace.transform.fingerprint import fingerprint
 from headrace.transform.ops.user import UserOp
+from headrace.transform.partial import divided_by
 from headrace.transform.split import SplitPlan, plan_split
 from headrace.wire.messages import Fingerprint, JobRoster, RegisterJob
 
@@ -70,6 +74,8 @@ class Machinery:
         self.pace = Pace(0)
         self.plan = _plan(job)
         self._targets = _targets(job, self.plan)
+        self._part_cuts = self.plan.cuts if config.agents else _part_cuts(job, self._targets)
+        self._costs = Costs(job)
         self._crew = Crew(config.threads())
         self._fleet = Fleet(
             config.registry(),
@@ -198,6 +204,7 @@ class Machinery:
         return Workshop(
             job=self._job,
             targets=self._targets,
+            part_cuts=self._part_cuts,
             rank=config.rank,
             world=config.world,
             fleet=self._fleet,
@@ -205,6 +212,7 @@ class Machinery:
             maker=self._maker,
             pace=self.pace,
             patience=Patience(config.patience_s, config.grace_s),
+            costs=self._costs,
             checks=self._checks,
             tail=self._tail,
             held=self._held,
@@ -291,3 +299,15 @@ def _targets(job: OpenJob, plan: SplitPlan) -> dict[str, int]:
     """Return the cut at which a batch takes each kind: the rest runs over all its rows at once."""
     fields = fields_of([source.index for source in job.sources])
     return {kind: max(cut, job.program.tail_of(fields[kind])) for kind, cut in plan.cuts.items()}
+
+
+def _part_cuts(job: OpenJob, targets: Mapping[str, int]) -> dict[str, int]:
+    """Return, for each kind, the last cut up to which this host may make samples in parts."""
+    return {
+        kind: max((cut for cut in job.program.cuts if _divides(job, cut, target)), default=0)
+        for kind, target in targets.items()
+    }
+
+
+def _divides(job: OpenJob, cut: int, target: int) -> bool:
+    return cut <= target and divided_by(job.program, cut) is not None

@@ -19,6 +19,7 @@ from headrace.core.errors import (
     StaleIndexError,
     StorageError,
 )
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.core.record import Record
 from headrace.prepare.isolate import run_isolated
 from headrace.prepare.job import OpenJob
@@ -52,8 +53,9 @@ way: to go on with other samples would make batches depend on the moment."""
 
 T = TypeVar("T")
 
-FetchRaw = Callable[[SampleKey], Mapping[str, bytes]]
-"""Gets a sample's encoded fields from an agent, for a trainer that cannot see the storage."""
+FetchRaw = Callable[[SampleKey, str], Mapping[str, bytes]]
+"""Gets a sample's encoded fields from an agent, for a trainer that cannot see the storage; the
+agent of that name comes last."""
 
 
 class Pause(Protocol):
@@ -107,16 +109,45 @@ class Maker:
         self._substitutes = Substitutes(job)
         self._preparers = [job.preparer(source) for source in range(len(job.sources))]
 
-    def make(self, key: SampleKey) -> Made:
-        """Make a sample from the bytes in storage, or its replacement."""
-        return self._guarded(key, lambda: self._from_storage(key, self._target(key)))
+    def sees(self, key: SampleKey) -> bool:
+        """Whether this host reads a sample from storage itself."""
+        return self._preparers[self._job.place(key.sample).source] is not None
 
-    def recompute(self, key: SampleKey, *, stop: int) -> Record:
-        """Make a sample up to a cut, without a stand-in.
+    def make(self, key: SampleKey, *, late: str = "") -> Made:
+        """Make a sample from the bytes in storage, or its replacement.
+
+        Args:
+            key: The visit of the sample.
+            late: Agent that was asked for it and did not send it; where its bytes have to come
+                from an agent, others come first.
+        """
+        return self._guarded(key, lambda: self._from_storage(key, self._target(key), late))
+
+    def make_part(self, key: SampleKey, part: SamplePart, *, stop: int) -> Made:
+        """Make a part of a sample from the bytes in storage, up to a cut.
+
+        Raises:
+            HeadraceError: for any reason, it cannot be made; make the whole, which may be replaced.
+        """
+        place = self._job.place(key.sample)
+        preparer = self._preparers[place.source]
+        if preparer is None:
+            raise StorageError("this host does not see the dataset's files")
+        throttled_s = self._throttle(key, part)
+        done = preparer.prepare(place.location, key, stop=stop, part=part)
+        nbytes = part.of(place.location.length)
+        return _made(done, storage_bytes=nbytes, throttled_s=throttled_s)
+
+    def recompute(self, key: SampleKey, *, stop: int, part: SamplePart = WHOLE) -> Record:
+        """Make a sample, or a part of it, up to a cut, without a stand-in.
 
         Raises:
             CorruptSampleError: it cannot be decoded.
         """
+        if not part.is_whole:
+            record = self.make_part(key, part, stop=stop).record
+            assert record is not None
+            return record
         self._throttle(key)
         return self._prepare(key, stop=stop).record
 
@@ -200,20 +231,20 @@ class Maker:
             f"(the last: {last}); is the storage reachable? `headrace inspect` lists broken samples"
         ) from last
 
-    def _from_storage(self, key: SampleKey, target: int) -> Made:
+    def _from_storage(self, key: SampleKey, target: int, late: str = "") -> Made:
         throttled_s = self._throttle(key)
-        done = self._prepare(key, stop=target)
+        done = self._prepare(key, stop=target, late=late)
         length = self._job.place(key.sample).location.length
         return _made(done, storage_bytes=length, throttled_s=throttled_s)
 
-    def _throttle(self, key: SampleKey) -> float:
+    def _throttle(self, key: SampleKey, part: SamplePart = WHOLE) -> float:
         """Wait for the quota of what this host reads from storage itself; return how long [s]."""
         place = self._job.place(key.sample)
         if self._preparers[place.source] is None:
             return 0.0
-        return self._limiter.wait(place.location.length)
+        return self._limiter.wait(part.of(place.location.length))
 
-    def _prepare(self, key: SampleKey, *, stop: int) -> Prepared:
+    def _prepare(self, key: SampleKey, *, stop: int, late: str = "") -> Prepared:
         place = self._job.place(key.sample)
         preparer = self._preparers[place.source]
         tries = 1 if self._is_known_broken(key) else TRIES
@@ -223,15 +254,17 @@ class Maker:
                     lambda: preparer.prepare(place.location, key, stop=stop), tries=tries
                 )
             except STORAGE_FAILED as error:
-                fields = self._fetched_instead(key, error)
+                fields = self._fetched_instead(key, error, late)
         else:
-            fields = self._patiently(lambda: self._fetch_raw(key), tries=tries)
+            fields = self._patiently(lambda: self._fetch_raw(key, late), tries=tries)
         return finish_raw(self._job.program, place.location, fields, key, stop=stop)
 
-    def _fetched_instead(self, key: SampleKey, error: RemoteError) -> Mapping[str, bytes]:
+    def _fetched_instead(
+        self, key: SampleKey, error: RemoteError, late: str
+    ) -> Mapping[str, bytes]:
         """Return what an agent reads where this host cannot."""
         try:
-            return self._fetch_raw(key)
+            return self._fetch_raw(key, late)
         except RemoteError:
             raise error from error.__cause__
 

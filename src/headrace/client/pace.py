@@ -73,3 +73,13 @@ class Patience:
         if not reading.step_time_s:
             return self.least_s * (1 + reading.ahead(step))
         return max(self.least_s, reading.due_in(step) / 2)
+
+    def hedge_s(self, reading: Reading, step: int, cost_s: float) -> float:
+        """Return after how long a sample is made here that has not come from its agent.
+
+        One that would take more than half of the time left is made early enough to be in time.
+        """
+        wait_s = self.wait_s(reading, step)
+        if reading.step_time_s:
+            wait_s = max(self.least_s, min(wait_s, reading.due_in(step) - cost_s))
+        return wait_s + self.grace_s

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headrace.client.gather import Gathered
 from headrace.client.held import Held
 from headrace.client.joining import join_all
+from headrace.client.work import Gathered
 from headrace.core.errors import CallerError, DeadlineError
 
 

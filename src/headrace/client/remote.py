@@ -85,8 +85,8 @@ class RawFetch:
         self._rank = rank
         self._world = world
 
-    def __call__(self, key: SampleKey) -> Mapping[str, bytes]:
-        """Return a sample's encoded fields.
+    def __call__(self, key: SampleKey, late: str = "") -> Mapping[str, bytes]:
+        """Return a sample's encoded fields; the agent of the name ``late`` is asked last.
 
         Raises:
             CorruptSampleError: an agent found that it is none.
@@ -96,7 +96,8 @@ class RawFetch:
         failure: RemoteError = AgentUnavailableError(
             "no agent is up, and this host does not see the dataset's files"
         )
-        for member in self._fleet.standing.preferred(key.sample):
+        preferred = self._fleet.standing.preferred(key.sample)
+        for member in sorted(preferred, key=lambda member: member.name == late):
             try:
                 return self._from(member, key)
             except RemoteError as error:

@@ -65,7 +65,7 @@ class SpotChecks:
             self._pending += 1
         copy = [memoryview(bytes(buffer)) for buffer in buffers]
         record = record_of(header, copy)
-        self._crew.submit(WHEN_IDLE, lambda: self._check(member, key, header.cut, record))
+        self._crew.submit(WHEN_IDLE, lambda: self._check(member, key, header, record))
 
     def statistics(self) -> CheckStatistics:
         """Return what was found so far."""
@@ -74,8 +74,8 @@ class SpotChecks:
                 equal=self._equal, different=self._different, skipped=self._skipped
             )
 
-    def _check(self, member: Member, key: SampleKey, cut: int, record: Record) -> None:
-        own = self._own(key, cut)
+    def _check(self, member: Member, key: SampleKey, header: FrameHeader, record: Record) -> None:
+        own = self._own(key, header)
         equal = own is not None and record_digest(own) == record_digest(record)
         with self._lock:
             self._pending -= 1
@@ -89,9 +89,9 @@ class SpotChecks:
                 "this host makes of it; compare `headrace agent` versions on both hosts",
             )
 
-    def _own(self, key: SampleKey, cut: int) -> Record | None:
+    def _own(self, key: SampleKey, header: FrameHeader) -> Record | None:
         try:
-            return self._maker.recompute(key, stop=cut)
+            return self._maker.recompute(key, stop=header.cut, part=header.part)
         except CorruptSampleError:
             return {}
         except (HeadraceError, MemoryError) as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.client.gather import Gathered
 from headrace.client.machinery import Ahead
 from headrace.client.steprows import PHASES, StepRow, StepRows
+from headrace.client.work import Gathered
 from headrace.trace.recording import Recording, begin_steps, phase_now, wall_ns
 
 

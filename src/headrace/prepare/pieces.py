@@ -1,4 +1,4 @@
-"""What a global batch is made of when its costly samples are made in parts: pure, for both sides."""
+"""What a global batch is made of when costly samples are made in parts: pure, for both sides."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ class Pieces:
     def part(self, place: int) -> SamplePart:
         """Return which part of its sample a piece is."""
         return SamplePart(int(self.numbers[place]), int(self.counts[place]))
+
+
+def name_of(sample: int, part: SamplePart) -> int:
+    """Return the number that a piece is placed by."""
+    return sample | (part.number << _PART_BITS)
 
 
 def pieces_of(job: OpenJob, samples: Ints, epochs: Ints, cuts: Mapping[str, int]) -> Pieces:

@@ -1,0 +1,29 @@
+"""What samples take by what was measured of others, here and by agents. Thread-safe."""
+
+from __future__ import annotations
+
+import threading
+
+from headrace.client.shares import Piece
+from headrace.policy.estimate import Estimates
+from headrace.prepare.job import OpenJob
+
+
+class Costs:
+    """One loader's estimates."""
+
+    def __init__(self, job: OpenJob) -> None:
+        self._job = job
+        self._lock = threading.Lock()
+        self._estimates = Estimates()
+
+    def seconds(self, piece: Piece) -> float:
+        """Return how long a piece will take, read and transformed [s]."""
+        with self._lock:
+            return self._estimates.cost_s(self._job.kind(piece.key.sample), piece.cost_s)
+
+    def learn(self, sample: int, *, foreseen_s: float, seconds: float) -> None:
+        """Take in how long a sample, or a part of it, took [s]."""
+        kind = self._job.kind(sample)
+        with self._lock:
+            self._estimates.learn(kind, foreseen_s=foreseen_s, seconds=seconds)
