@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError
+from headrace.dataset.captions import read_captions, with_captions
 from headrace.dataset.folder import scan_media_file, with_labels
 from headrace.dataset.index import FileProblem, Index, IndexMeta
 from headrace.dataset.jsonl import scan_jsonl
@@ -114,7 +115,16 @@ def build_index(
     problems += promises.problems
     problems += [_misnamed(file) for file in listing.misnamed]
     problems += [_closed(storage, folder) for folder in listing.closed]
-    table, classes = with_labels(_with_own_names(_in_order(table, listing.files)))
+    captions = read_captions(
+        storage,
+        listing.captions,
+        listing.files,
+        text_field=options.text_field,
+        workers=options.workers,
+    )
+    problems += captions.problems
+    table = with_captions(_with_own_names(_in_order(table, listing.files)), captions)
+    table, classes = with_labels(table)
     if not table.num_rows and all(p.severity == "empty" for p in problems):
         raise NotFoundError(_nothing(storage, listing))
     return Index(
@@ -132,7 +142,8 @@ def build_index(
 
 
 def _require_tokens(options: ScanOptions, listing: Listing) -> None:
-    if options.window is not None and not listing.companions:
+    tokens = any(container_of(file.path) == "megatron" for file in listing.files)
+    if options.window is not None and not tokens:
         raise CallerError(
             f"window={options.window} cuts Megatron's tokens, but no .bin has an .idx beside it; "
             "leave it out, or check the path"

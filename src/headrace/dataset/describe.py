@@ -114,17 +114,18 @@ def compare_files(index: Index, listing: Listing) -> Staleness:
     """Compare an index with the files that are there now.
 
     A file whose companion changed has changed as well. Manifests are only looked at where the
-    index found something wrong with them: new ones are nothing new.
+    index found something wrong with them: new ones are nothing new. Lists of captions are always.
     """
     indexed = {file.path: file for file in index.files()}
-    manifests = (file for file in listing.manifests if file.path in indexed)
-    now = {file.path: file for file in (*listing.named(), *manifests)}
+    helpers = (file for file in listing.helpers() if file.path in indexed)
+    now = {file.path: file for file in (*listing.named(), *helpers)}
     before, after = index.meta.companions, listing.companions
+    stamped = {path: before.get(path) != after.get(path) for path in (*before, *after)}
+    captions = (path for path in stamped if path not in indexed and path not in now)
     return Staleness(
-        changed=tuple(
-            path
-            for path, file in indexed.items()
-            if path in now and (now[path] != file or before.get(path) != after.get(path))
+        changed=(
+            *(p for p, f in indexed.items() if p in now and (now[p] != f or stamped.get(p))),
+            *(path for path in captions if stamped[path]),
         ),
         gone=tuple(path for path in indexed if path not in now),
         new=tuple(path for path in now if path not in indexed),

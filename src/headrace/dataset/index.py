@@ -65,7 +65,8 @@ class IndexMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Seed of the order of sequences from which windows were cut; None: that of the file."""
 
     companions: dict[str, str] = {}
-    """File → size and version of the other file that tells where its samples are."""
+    """File → size and version of the other file that tells where its samples are; files of
+    captions → what tells whether they changed."""
 
     problems: tuple[FileProblem, ...] = ()
     ignored: dict[str, int] = {}
@@ -230,7 +231,7 @@ class _RowAccess:
     """Reads single rows straight from the columns' memory."""
 
     def __init__(self, columns: dict[str, pa.Array]) -> None:
-        self._texts = {name: columns[name] for name in ("key", "file_version", "broken")}
+        self._texts = {name: columns[name] for name in ("key", "file_version", "broken", "text")}
         self._names = {
             name: (columns[name].indices.to_numpy(), columns[name].dictionary)
             for name in ("kind", "container", "file", "fields")
@@ -264,6 +265,7 @@ class _RowAccess:
             members=self._members(row),
             keyframes=tuple(self._list("keyframes", row)),
             broken=self._texts["broken"][row].as_py(),
+            text=self._texts["text"][row].as_py(),
             file_size=self._number("file_size", row),
             offset=self._number("offset", row),
             length=self._number("length", row),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from headrace.dataset.captions import CaptionFiles, take_captions
 from headrace.dataset.mdsdirectory import MANIFEST
 from headrace.dataset.media import container_of, extension
 from headrace.dataset.megatron import index_path
@@ -29,8 +30,12 @@ class Listing:
     manifests: Sequence[FileInfo]
     """Those that may say which shards an MDS directory has."""
 
+    captions: CaptionFiles
+    """Those that hold captions of media files."""
+
     companions: dict[str, str]
-    """File → size and version of the other file that tells where its samples are."""
+    """File → size and version of the other file that tells where its samples are; files of
+    captions → what tells whether they changed."""
 
     ignored: Counter[str]
     """Extension → number of the other files."""
@@ -38,6 +43,10 @@ class Listing:
     def named(self) -> Iterator[FileInfo]:
         """Yield the files and folders that an index of this dataset may name."""
         yield from (*self.files, *self.misnamed, *self.closed)
+
+    def helpers(self) -> Iterator[FileInfo]:
+        """Yield the files that say something about others, of which an index may name faults."""
+        yield from (*self.manifests, *self.captions.lists, *self.captions.beside.values())
 
 
 def list_dataset(storage: Storage) -> Listing:
@@ -56,8 +65,16 @@ def list_dataset(storage: Storage) -> Listing:
         else:
             misnamed.append(FileInfo(path, file.size, file.version))
     paired, lone, companions = _paired(files, others)
-    ignored = Counter(map(extension, (*lone, *others)))
-    return Listing(_without_copies(paired), misnamed, closed, manifests, companions, ignored)
+    samples, captions = take_captions(_without_copies(paired), others)
+    return Listing(
+        samples,
+        misnamed,
+        closed,
+        manifests,
+        captions,
+        companions | captions.stamps(),
+        Counter(map(extension, (*lone, *others))),
+    )
 
 
 def _paired(

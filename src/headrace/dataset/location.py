@@ -59,6 +59,9 @@ class SampleLocation(msgspec.Struct, frozen=True, kw_only=True):
     label: int | None = None
     """Class number from the folder's name, if any."""
 
+    text: str | None = None
+    """Caption from another file, if any."""
+
     width: int | None = None
     height: int | None = None
     duration_s: float | None = None

@@ -240,8 +240,9 @@ class SampleReader:
 def decode_fields(location: SampleLocation, raw: Mapping[str, bytes]) -> Record:
     """Return the record that a pipeline starts from.
 
-    Fields become what ``values.value`` makes of them. ``label`` is that of the class folder where
-    the sample has none of its own; windows of tokens tell their ``documents``.
+    Fields become what ``values.value`` makes of them. ``label`` is that of the class folder, and
+    ``text`` the caption in another file, where the sample has none of its own; windows of tokens
+    tell their ``documents``.
 
     Raises:
         CorruptSampleError: a value is not what its encoding says.
@@ -259,6 +260,8 @@ def decode_fields(location: SampleLocation, raw: Mapping[str, bytes]) -> Record:
         record["documents"] = document_lengths(location.members)
     if location.label is not None:
         record.setdefault("label", location.label)
+    if location.text is not None:
+        record.setdefault("text", location.text)
     return record
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.dataset.location import SampleLocation
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 
@@ -38,6 +38,7 @@ SCHEMA = pa.schema(
         pa.field("row", pa.int32(), nullable=False),
         pa.field("block", pa.int32(), nullable=False),
         pa.field("label", pa.int32()),
+        pa.field("text", pa.large_string()),
         pa.field("width", pa.int32()),
         pa.field("height", pa.int32()),
         pa.field("duration_s", pa.float64()),
@@ -62,6 +63,7 @@ PLACE_COLUMNS = (
     "row",
     "block",
     "label",
+    "text",
 )
 """Columns that the digest covers: which samples there are and where each byte is. Left out
 is what may differ between copies of the same dataset: modification stamps, and what one
