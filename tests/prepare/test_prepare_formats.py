@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from dataset.format_writers import write_mds, write_records, write_tokens
-from dataset.made_up_media import clip, picture
+from dataset.format_writers import write_mds
+from dataset.written_formats import OPTIONS, write_all_formats
 from headrace import Pipeline, ops
 from headrace.core.draws import SampleKey
 from headrace.core.record import Record
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.reader import SampleReader
-from headrace.dataset.scan import ScanOptions
 from headrace.prepare.profiles import profiles_of
 from headrace.prepare.sample import Preparer, finish_cut, finish_raw
 from headrace.storage.local import LocalStorage
@@ -35,28 +33,11 @@ PROGRAM = Program(
         ]
     )
 )
-OPTIONS = ScanOptions(window=7, document_seed=3)
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("formats")
-    columns = {"img": "jpeg", "caption": "str", "label": "int", "shape": "ndarray"}
-    rows = [
-        {"img": picture(9 + n, 9), "caption": f"№{n}", "label": n, "shape": np.ones((n + 1, 2))}
-        for n in range(5)
-    ]
-    write_mds(root / "mds/plain", columns, rows, size_limit=2000)
-    write_mds(root / "mds/packed", columns, rows, compression="zstd")
-    write_mds(root / "mds/clips", {"mp4": "bytes"}, [{"mp4": clip(5 + n)} for n in range(2)])
-    write_tokens(root / "tokens", [[range(n % 7)] for n in range(30)], np.uint16)
-    examples = [
-        {"image/encoded": (picture(9, 9 + n), "byte"), "size": ([n, 9], "int"), "x": (n, "float")}
-        for n in range(5)
-    ]
-    plain = write_records(root / "plain.tfrecord", examples)
-    (root / "packed.tfrecord.gz").write_bytes(gzip.compress(plain.read_bytes()))
-    return root
+    return write_all_formats(tmp_path_factory.mktemp("formats"))
 
 
 def prepared(storage: Storage, index: Index) -> list[Record]:

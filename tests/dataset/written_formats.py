@@ -1,0 +1,40 @@
+"""One dataset of all formats that have writers of their own."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+
+from dataset.format_writers import write_mds, write_records, write_tokens
+from dataset.made_up_media import clip, picture
+from headrace.dataset.scan import ScanOptions
+
+OPTIONS = ScanOptions(window=7, document_seed=3)
+
+
+def write_all_formats(root: Path) -> Path:
+    """Write shards, tokens and records, plain and compressed, with values of every type."""
+    columns = {"img": "jpeg", "caption": "str", "label": "int", "shape": "ndarray", "id": "uint64"}
+    rows = [
+        {
+            "img": picture(9 + n, 9),
+            "caption": f"№{n}",
+            "label": n,
+            "shape": np.ones((n + 1, 2), np.float16),
+            "id": 2**64 - 1 - n,
+        }
+        for n in range(5)
+    ]
+    write_mds(root / "mds/plain", columns, rows, size_limit=2000)
+    write_mds(root / "mds/packed", columns, rows, compression="zstd")
+    write_mds(root / "mds/clips", {"mp4": "bytes"}, [{"mp4": clip(5 + n)} for n in range(2)])
+    write_tokens(root / "tokens", [[range(n % 7)] for n in range(30)], np.uint16)
+    examples = [
+        {"image/encoded": (picture(9, 9 + n), "byte"), "size": ([n, 9], "int"), "x": (n, "float")}
+        for n in range(5)
+    ]
+    plain = write_records(root / "plain.tfrecord", examples)
+    (root / "packed.tfrecord.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    return root
