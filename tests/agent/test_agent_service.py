@@ -24,7 +24,7 @@ from headrace.transform import ops
 from headrace.transform.ops.user import UserOp
 from headrace.transform.pipeline import Pipeline
 from headrace.wire.endpoint import Endpoint
-from headrace.wire.messages import FetchRequest, Fingerprint
+from headrace.wire.messages import FetchRequest, Fingerprint, JobRegistered, JobRoster
 
 QUIET = ("--workers", "2", "--cpu-threshold", "1")
 """Options of an agent that does not mind who else uses this host."""
@@ -81,6 +81,26 @@ def test_a_client_may_ask_for_the_encoded_bytes(job: Job, dataset: Path) -> None
     header, record = job.fetch(7, want="raw")[7]
     assert (header.kind, header.code, header.cut) == ("raw", "asked", 0)
     assert record["image"] == (dataset / "007.jpg").read_bytes()
+
+
+def test_a_cut_may_move_while_a_job_runs_and_ranks_that_do_not_know_leave_it(
+    agent: LocalAgent, dataset: Path
+) -> None:
+    job = Job(agent, dataset, Pipeline((ops.DecodeImage(), ops.Resize(44), ops.ToFloat())), cut=3)
+    job.register()
+    assert job.fetch(9)[9][0].cut == 3
+    told = job.connection.call("GET", f"{job.path}/roster", JobRoster)
+    for cut, kind, code in ((2, "tensor", ""), (0, "raw", "asked")):
+        moved = msgspec.structs.replace(told, cuts={"image": cut})
+        job.connection.call("PUT", f"{job.path}/roster", JobRegistered, moved)
+        job.register()
+        header, _ = job.fetch(9)[9]  # again: what lay ready before stays as it was made
+        assert (header.kind, header.cut, header.code) == (kind, cut, code)
+        heard = job.connection.call("GET", f"{job.path}/roster", JobRoster)
+        assert heard.cuts == {"image": cut}
+    with pytest.raises(RefusedError, match="may be cut"):
+        impossible = msgspec.structs.replace(told, cuts={"image": 1})
+        job.connection.call("PUT", f"{job.path}/roster", JobRegistered, impossible)
 
 
 def test_a_sample_that_cannot_be_made_in_time_comes_raw_and_late(job: Job) -> None:

@@ -39,7 +39,6 @@ from headrace.agent.usage import Effort, Reading, Usage
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.media import TierName
-from headrace.core.roster import RosterEntry
 from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     Action,
@@ -69,7 +68,7 @@ from headrace.policy.lookahead_events import (
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.window import WindowLimits
 from headrace.prepare.job import OpenJob
-from headrace.wire.messages import FetchRequest, RegisterJob
+from headrace.wire.messages import FetchRequest, JobRoster, RegisterJob
 
 log = logging.getLogger("headrace.agent.engine")
 
@@ -208,14 +207,17 @@ class Engine:
         where = atlas.find(message.places)
         return AgentPlan(job, message, self.config.name, where, tiers, cache=cache)
 
-    def follow(self, name: str, roster: tuple[RosterEntry, ...], places: str) -> None:
-        """Go on with a job whose samples fall to the agents in another way.
+    def follow(self, name: str, shared: JobRoster) -> None:
+        """Go on with a job whose samples fall to the agents, or are cut, in another way.
 
         Raises:
             KeyError: there is no such job.
         """
         job = self.jobs[name]
-        job.message = msgspec.structs.replace(job.message, roster=roster, places=places)
+        cuts = job.message.cuts if shared.cuts is None else shared.cuts
+        job.message = msgspec.structs.replace(
+            job.message, roster=shared.roster, places=shared.places, cuts=cuts
+        )
         job.plan = self.plan_of(job.open, job.message, job.atlas, job.sources)
         self.fast.add(name, job)
         self.handle(PlanChanged(job=name, plan=job.plan))

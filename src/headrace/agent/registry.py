@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from weakref import WeakValueDictionary
 
@@ -22,6 +22,7 @@ from headrace.agent.roots import Roots
 from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import Failed
 from headrace.core.errors import CallerError, ConfigError
+from headrace.core.job import MAX_STEP
 from headrace.core.roster import RosterEntry
 from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob, open_job
@@ -36,9 +37,6 @@ from headrace.wire.messages import (
 )
 
 log = logging.getLogger("headrace.agent.registry")
-
-MAX_STEP = 1 << 53
-"""Largest step that a job may start at."""
 
 MOST_AGENTS = 4096
 """Most agents of one job: an agent places whole batches over all of them."""
@@ -101,15 +99,18 @@ class Registry:
         return self._answer(job, message.places)
 
     def share(self, name: str, message: JobRoster) -> JobRegistered:
-        """Go on with a job among other agents, or by another map; the same again does nothing.
+        """Go on with a job among other agents, by another map or cut elsewhere.
+
+        The same again does nothing.
 
         Raises:
-            ConfigError: the roster has a name twice, or none.
+            ConfigError: the roster has a name twice, or none, or a cut is not possible.
             KeyError: there is no such job.
         """
         _check_roster(message.roster)
         job = self._engine.jobs[name]
-        self._follow(name, job, message.roster, message.places)
+        _check_cuts(message.cuts or {}, job.open)
+        self._follow(name, job, message)
         return self._answer(job, message.places)
 
     async def place(self, name: str, places: JobPlaces) -> None:
@@ -124,13 +125,13 @@ class Registry:
         atlas.keep(places, where)
         job = self._engine.jobs.get(name)
         if job is not None and job.message.places == where.version:
-            self._engine.follow(name, job.message.roster, where.version)
+            self._engine.follow(name, JobRoster(roster=job.message.roster, places=where.version))
 
-    def _follow(
-        self, name: str, job: ServedJob, roster: tuple[RosterEntry, ...], places: str
-    ) -> None:
-        if (job.message.roster, job.message.places) != (roster, places):
-            self._engine.follow(name, roster, places)
+    def _follow(self, name: str, job: ServedJob, shared: JobRoster) -> None:
+        now = job.message
+        cuts = now.cuts if shared.cuts is None else shared.cuts
+        if (now.roster, now.places, now.cuts) != (shared.roster, shared.places, cuts):
+            self._engine.follow(name, shared)
 
     def _answer(self, job: ServedJob, places: str) -> JobRegistered:
         hopeless = job.proof.settled.is_set() and job.raw_only
@@ -167,10 +168,12 @@ class Registry:
 
     async def _served(self, name: str, message: RegisterJob) -> ServedJob:
         known = self._engine.jobs.get(name)
+        if known is not None:
+            _check_cuts(message.cuts, known.open)
         rests = known is None or self._is_resting(known)
         message = _with_roster(message, self._config, None if rests else known)
         if known is not None and not rests and _continues(known, message):
-            self._follow(name, known, message.roster, message.places)
+            self._follow(name, known, JobRoster(roster=message.roster, places=message.places))
             return known
         job = await self._open(message, known, anew=rests)
         self._engine.add_job(name, job)
@@ -206,7 +209,6 @@ class Registry:
     ) -> ServedJob:
         if known is None:
             return await self._open_first(message)
-        _check_cuts(message, known.open)
         anew = anew or message.world != known.message.world
         clients = () if anew else known.clients
         if message.fingerprint not in clients:
@@ -246,7 +248,7 @@ class Registry:
                 allowed_ops=self._config.allowed_ops,
                 open_url=lambda url: self._take(url, taken),
             )
-            _check_cuts(message, opened)
+            _check_cuts(message.cuts, opened)
             release = taken.pop_all().close
         numbers = self._engine.next_numbers(len(places))
         tiers = [self._engine.tiers.of(place.url) for place in places]
@@ -295,8 +297,8 @@ def _check_roster(roster: tuple[RosterEntry, ...]) -> None:
         )
 
 
-def _check_cuts(message: RegisterJob, opened: OpenJob) -> None:
-    for kind, cut in message.cuts.items():
+def _check_cuts(cuts: Mapping[str, int], opened: OpenJob) -> None:
+    for kind, cut in cuts.items():
         if cut not in opened.program.cuts:
             raise ConfigError(
                 f"cut {cut} for {kind} is not one of {opened.program.cuts}, where this pipeline "
@@ -314,8 +316,8 @@ def _with_roster(message: RegisterJob, config: AgentConfig, known: ServedJob | N
 
 
 def _continues(known: ServedJob, message: RegisterJob) -> bool:
-    """Return whether a rank of the job as it goes on sent this: their steps may differ."""
-    now = known.message
-    return (now.world, now.cuts) == (message.world, message.cuts) and (
-        message.fingerprint in known.clients
-    )
+    """Return whether a rank of the job as it goes on sent this.
+
+    Their steps may differ, and so may their cuts: those that the first rank told it of count.
+    """
+    return known.message.world == message.world and message.fingerprint in known.clients

@@ -18,11 +18,12 @@ from headrace.agent.jobs import ServedJob
 from headrace.agent.ranges.service import STATUSES as RANGE_STATUSES
 from headrace.agent.ranges.service import RangeService
 from headrace.agent.raw import ByteBudget, RawReader
-from headrace.agent.registry import MAX_STEP, Registry, UnsupportedError
+from headrace.agent.registry import Registry, UnsupportedError
 from headrace.agent.roots import OutsideRootsError
 from headrace.agent.statistics import AgentStatistics
 from headrace.agent.storages import OpenStores
 from headrace.agent.threads import DaemonThreads
+from headrace.core.job import MAX_STEP
 from headrace.core.parts import MOST_PARTS
 from headrace.wire.messages import (
     FetchRequest,
@@ -141,7 +142,7 @@ class Service:
 
     async def _roster(self, request: Request) -> Response:
         known = self._job_of(request).message
-        return json_answer(JobRoster(roster=known.roster, places=known.places))
+        return json_answer(JobRoster(roster=known.roster, places=known.places, cuts=known.cuts))
 
     async def _take_places(self, request: Request) -> Response:
         places = await read_message(request, JobPlaces)

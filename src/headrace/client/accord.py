@@ -1,9 +1,9 @@
 """Keeps the agents and ranks of a job of one mind about who prepares what.
 
-The first rank speaks for the job: it tells every agent who shares the samples and with
-which weight, and brings each the map of the job's blocks, which one of the agents finds
-out. The other ranks ask one agent what it was told, each another one. So nothing grows
-with the ranks times the agents, and agents do not talk to each other.
+The first rank speaks for the job: it tells every agent who shares the samples, with which
+weight and how far they are to be made, and brings each the map of the job's blocks, which
+one of the agents finds out. The other ranks ask one agent what it was told, each another
+one. So nothing grows with the ranks times the agents, and agents do not talk to each other.
 
 Nobody has to agree for batches to be right: a sample that an agent is asked for and did
 not plan is prepared on demand, or comes as encoded bytes.
@@ -46,6 +46,8 @@ class Accord:
         self._path = f"/v1/jobs/{job.spec.id}/roster"
         self._chart = Chart(job)
         self._unmapped: set[str] = set()
+        self.cuts: dict[str, int] | None = None
+        """What the first rank wants agents to do to each kind of sample; None: as registered."""
 
     @property
     def where(self) -> Whereabouts | None:
@@ -55,7 +57,7 @@ class Accord:
     def roster(self, members: Sequence[Member]) -> JobRoster:
         """Return what agents are to know."""
         entries = tuple(member.entry for member in members)
-        return JobRoster(roster=entries, places=self._chart.version)
+        return JobRoster(roster=entries, places=self._chart.version, cuts=self.cuts)
 
     def tell(self, endpoint: Endpoint, roster: JobRoster) -> JobRegistered:
         """Tell an agent who shares the samples, and bring it the map if it lacks it.

@@ -147,6 +147,11 @@ class Fleet:
         return self._standing.members
 
     @property
+    def cuts(self) -> dict[str, int] | None:
+        """How far agents make samples of each kind now; None: as registered."""
+        return self._accord.cuts
+
+    @property
     def standing(self) -> Standing:
         """The agents that may be asked now, and what is known of where samples lie."""
         return self._standing
@@ -193,6 +198,12 @@ class Fleet:
                     logger.warning("agent %s is asked for raw bytes only: %s", seat.name, reason)
                     seat.member = seat.member and replace(seat.member, distrusted=reason)
             self._publish()
+
+    def recut(self, cuts: dict[str, int]) -> None:
+        """Have agents told how far samples are to be made from now on; for the first rank."""
+        with self._changed:
+            self._accord.cuts = cuts
+            self._changed.notify_all()
 
     def statistics(self) -> tuple[AgentStatistics, ...]:
         """Describe every configured agent."""
@@ -376,7 +387,9 @@ class Fleet:
             self._publish()
 
     def _adopt(self, heard: JobRoster) -> None:
-        """Give the agents the weights that the first rank told them."""
+        """Give the agents the weights that the first rank told them, and hear of its cuts."""
+        if heard.cuts is not None:
+            self._accord.cuts = heard.cuts
         entries = {entry.name: entry for entry in heard.roster}
         with self._changed:
             for seat in self._seats:

@@ -84,13 +84,17 @@ class JobRegistered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRoster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``PUT`` and ``GET /v1/jobs/{job}/roster``: who shares the samples, and by which map.
+    """``PUT`` and ``GET /v1/jobs/{job}/roster``: who shares the samples, and how.
 
     ``PUT`` is answered with ``JobRegistered``, as a registration is.
     """
 
     roster: tuple[RosterEntry, ...]
     places: str = ""
+    """Version of the map of the job's blocks."""
+
+    cuts: dict[str, int] | None = None
+    """Sample kind → number of leading ops that agents are asked to run now; null: as before."""
 
 
 class StorageNode(msgspec.Struct, frozen=True, kw_only=True):
