@@ -24,7 +24,7 @@ from headrace.dataset.mdsvalues import LISTS, picture_head
 from headrace.dataset.media import leading_kind
 from headrace.dataset.probe import Headers, probe
 from headrace.dataset.scan import Scan, ScanSource
-from headrace.dataset.shards import decompressed
+from headrace.dataset.shards import decompressed, within_limit
 
 CONFIG_BYTES = 16 * 1024 * 1024
 """Largest description of a shard's columns [bytes]."""
@@ -106,6 +106,7 @@ class _Content:
 def _content(source: ScanSource) -> _Content:
     if source.file.path.lower().endswith(".mds"):
         return _Content(source.file.size, source.open, source.probe, False)
+    within_limit(source.file.size)
     with source.open() as stream:
         data = decompressed(source.file.path, stream.read())
 

@@ -60,7 +60,7 @@ def decompressed(path: str, data: bytes) -> bytes:
     codec = path.lower().rpartition(".")[2]
     try:
         if codec == "snappy":
-            return bytes(pa.Codec("snappy").decompress(data, _within_limit(_snappy_length(data))))
+            return bytes(pa.Codec("snappy").decompress(data, within_limit(_snappy_length(data))))
         return _streamed(data, _STREAM_CODECS[codec])
     except (OSError, ValueError) as error:  # pa.ArrowException is one of them, or memory
         raise CorruptDataError(f"the compressed shard is damaged: {error}") from error
@@ -72,7 +72,7 @@ def _streamed(data: bytes, codec: str) -> bytes:
     content = bytearray()
     with pa.CompressedInputStream(pa.BufferReader(data), codec) as stream:
         while piece := stream.read(_PIECE_BYTES):
-            _within_limit(len(content) + len(piece))
+            within_limit(len(content) + len(piece))
             content += piece
     return bytes(content)
 
@@ -87,7 +87,12 @@ def _snappy_length(data: bytes) -> int:
     raise ValueError("its length is cut off")
 
 
-def _within_limit(length: int) -> int:
+def within_limit(length: int) -> int:
+    """Return a length of a shard's content.
+
+    Raises:
+        CorruptDataError: it is larger than ``SHARD_BYTES``.
+    """
     if length > SHARD_BYTES:
         raise CorruptDataError(
             f"the compressed shard holds more than {SHARD_BYTES >> 20} MiB; write it with a "
