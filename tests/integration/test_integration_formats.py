@@ -30,9 +30,7 @@ def batches(dataset: Path, agent: LocalAgent | None = None) -> tuple[list[Batch]
     options: dict[str, Any] = {"pipeline": PIPELINE, "batch_size": 8, "seed": 1, "tail": "short"}
     if agent is not None:
         options |= {"agents": [agent.address], "token": agent.token, "patience_s": 20.0}
-    with Loader(
-        dataset, pipeline=PIPELINE, batch_size=8, seed=1, tail="short", **options
-    ) as loader:
+    with Loader(dataset, **options) as loader:
         if agent is not None:
             wait_until_proven(agent)
         epoch = list(loader)
