@@ -326,7 +326,7 @@ class Gatherer:
         parts = work.parts[piece.visit]
         if piece.visit in work.local:
             return  # the whole is being made
-        if header.cut != parts.cut:
+        if not parts.are_at(header.cut):
             self._making.make(work, piece, "hedged")
             return
         parts.are_ready &= header.ready

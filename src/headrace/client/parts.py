@@ -13,7 +13,7 @@ class PartsInHand:
 
     Args:
         count: How many parts the sample has.
-        cut: Number of leading ops that each of them has behind it.
+        cut: Number of leading ops that each of them has behind it, as far as is known.
         decoder: The op that divides the sample.
     """
 
@@ -28,6 +28,12 @@ class PartsInHand:
         self._records: dict[int, Record] = {}
         self._count = count
         self._decoder = decoder
+
+    def are_at(self, cut: int) -> bool:
+        """Whether a part at this cut goes with the others; the first one decides."""
+        if not self._records and not self.made_here:
+            self.cut = cut
+        return cut == self.cut
 
     def lacks(self, part: SamplePart) -> bool:
         """Whether a part has not come yet."""
