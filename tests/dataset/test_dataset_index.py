@@ -13,6 +13,7 @@ from made_up_media import clip, json_lines, parquet, picture, shard, write_all
 from msgspec import structs
 
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.dataset import rows
 from headrace.dataset.build import BuildProgress, build_index
 from headrace.dataset.describe import describe
 from headrace.dataset.index import Index, IndexMeta
@@ -75,6 +76,18 @@ def test_every_row_comes_back_as_it_was_put_in(rows: list[SampleLocation]) -> No
     assert [again.location(n) for n in range(len(again))] == rows
     assert [again.kind(n) for n in range(len(again))] == [row.kind for row in rows]
     assert again.meta == index.meta
+
+
+def test_rows_of_many_members_are_not_kept_as_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(field="x", name="x", offset=0, length=1)
+    row = SampleLocation(
+        key="k", kind="other", container="tar", file="f", file_size=9, file_version="1",
+        offset=0, length=9, members=(member,) * 9,
+    )  # fmt: skip
+    monkeypatch.setattr(rows, "BATCH_MEMBERS", 20)
+    assert table_of([row] * 10).column("key").num_chunks == 4
+    monkeypatch.undo()
+    assert table_of([row] * 10).column("key").num_chunks == 1
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

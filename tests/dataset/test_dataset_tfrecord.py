@@ -19,10 +19,10 @@ from headrace.core.errors import CorruptSampleError, StaleIndexError
 from headrace.core.record import Record
 from headrace.dataset import recordframe, tfrecord
 from headrace.dataset.build import build_index
-from headrace.dataset.example import FEATURES, example_features, example_members
+from headrace.dataset.example import FIELDS, example_features, example_members
 from headrace.dataset.index import Index
 from headrace.dataset.media import container_of
-from headrace.dataset.protobuf import fields, varints
+from headrace.dataset.protobuf import Walk, varints
 from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.dataset.scan import ScanOptions
 from headrace.dataset.values import value
@@ -199,15 +199,12 @@ def test_features_without_values_are_no_fields(tmp_path: Path) -> None:
     assert records(tmp_path) == [{"text": "a"}]
 
 
-def test_more_features_than_a_record_may_have_are_a_record(tmp_path: Path) -> None:
-    entry = b"\x0a\x00"
-    payload = (
-        b"\x0a"
-        + bytes([0x80 | (2 * (FEATURES + 1)) & 0x7F, (2 * (FEATURES + 1)) >> 7])
-        + entry * (FEATURES + 1)
-    )
-    index, reader = indexed(tmp_path, framed(payload))
-    assert reader.read_raw(index.location(0)) == {"record": payload}
+def test_a_record_of_more_fields_than_are_walked_through_is_a_record(tmp_path: Path) -> None:
+    serialize = records_module().TFRecordWriter.serialize_tf_example
+    many = serialize({"x": ([b""] * FIELDS, "byte")})
+    index, reader = indexed(tmp_path, framed(b"\x0a\x00" * (FIELDS + 1), many))
+    found = [reader.read_raw(index.location(n)) for n in range(2)]
+    assert found == [{"record": b"\x0a\x00" * (FIELDS + 1)}, {"record": many}]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -281,7 +278,7 @@ def test_lying_lengths_inside_a_record_never_lead_out_of_it(data: st.DataObject)
 )
 def test_what_is_no_message_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
-        list(fields(io.BytesIO(data), 0, len(data)))
+        list(Walk(io.BytesIO(data), 99).fields(0, len(data)))
 
 
 def test_a_length_that_lies_is_named(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ several values of bytes each becomes a field with its number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import BinaryIO
 
 from headrace.dataset.features import BYTES, FLOATS, INTEGERS
 from headrace.dataset.location import Member
 from headrace.dataset.media import KINDS, LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
-from headrace.dataset.protobuf import LENGTH, Field, fields
+from headrace.dataset.protobuf import LENGTH, Field, Walk
 
-FEATURES = 4096
-"""Most features of one record, and most values of bytes in one of them."""
+FIELDS = 65_536
+"""Most fields of all messages that one record consists of."""
 
 NAME_BYTES = 1024
 """Longest name of a feature [bytes]."""
@@ -36,12 +36,11 @@ def example_features(stream: BinaryIO, begin: int, end: int) -> dict[str, Featur
     Raises:
         ValueError: it is no such example.
     """
+    walk = Walk(stream, FIELDS)
     found: dict[str, Feature] = {}
-    for message in _messages(stream, begin, end, {1}):
-        for count, entry in enumerate(_messages(stream, message.begin, message.end, {1})):
-            if count == FEATURES:
-                raise ValueError(f"more than {FEATURES} features")
-            name, feature = _entry(stream, entry)
+    for message in _messages(walk, begin, end, {1}):
+        for entry in _messages(walk, message.begin, message.end, {1}):
+            name, feature = _entry(walk, entry)
             if feature is not None:
                 found[name] = feature
     return found
@@ -56,49 +55,36 @@ def example_members(found: Mapping[str, Feature], text_field: str) -> Iterator[M
             yield Member(field=field, name=encoding, offset=begin, length=end - begin)
 
 
-def _messages(stream: BinaryIO, begin: int, end: int, known: set[int]) -> Iterator[Field]:
-    for field in fields(stream, begin, end):
+def _messages(walk: Walk, begin: int, end: int, known: Collection[int]) -> Iterator[Field]:
+    for field in walk.fields(begin, end):
         if field.number not in known or field.wire_type != LENGTH:
             raise ValueError(f"field {field.number} is not known")
         yield field
 
 
-def _entry(stream: BinaryIO, entry: Field) -> tuple[str, Feature | None]:
+def _entry(walk: Walk, entry: Field) -> tuple[str, Feature | None]:
     """Return the name of a feature and its values; None where it has none."""
     name, feature = "", None
-    for part in _messages(stream, entry.begin, entry.end, {1, 2}):
-        if part.number == 1:
-            name = _name(stream, part)
+    for part in _messages(walk, entry.begin, entry.end, {1, 2}):
+        if part.number == 2:
+            feature = _feature(walk, part)
+        elif part.end - part.begin > NAME_BYTES:
+            raise ValueError("a name is too long")
         else:
-            feature = _feature(stream, part)
+            name = walk.read(part).decode()
     return name, feature
 
 
-def _name(stream: BinaryIO, part: Field) -> str:
-    if part.end - part.begin > NAME_BYTES:
-        raise ValueError("a name is too long")
-    stream.seek(part.begin)
-    return stream.read(part.end - part.begin).decode()
-
-
-def _feature(stream: BinaryIO, part: Field) -> Feature | None:
+def _feature(walk: Walk, part: Field) -> Feature | None:
     feature = None
-    for held in _messages(stream, part.begin, part.end, {*_LISTS}):
+    for held in _messages(walk, part.begin, part.end, _LISTS):
         encoding = _LISTS[held.number]
         places = [(held.begin, held.end)] if held.end > held.begin else []
         if encoding == BYTES:
-            places = _values(stream, held)
+            values = _messages(walk, held.begin, held.end, {1})
+            places = [(value.begin, value.end) for value in values]
         feature = (encoding, places) if places else None
     return feature
-
-
-def _values(stream: BinaryIO, held: Field) -> list[tuple[int, int]]:
-    places: list[tuple[int, int]] = []
-    for value in _messages(stream, held.begin, held.end, {1}):
-        if len(places) == FEATURES:
-            raise ValueError(f"more than {FEATURES} values")
-        places.append((value.begin, value.end))
-    return places
 
 
 def _fields(found: Mapping[str, Feature], text_field: str) -> dict[str, str]:

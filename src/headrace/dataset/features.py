@@ -7,7 +7,7 @@ import io
 import numpy as np
 
 from headrace.core.record import AnyArray, Value
-from headrace.dataset.protobuf import FIXED32, LENGTH, VARINT, fields, varints
+from headrace.dataset.protobuf import FIXED32, LENGTH, VARINT, Walk, varints
 
 BYTES, FLOATS, INTEGERS = "bytes", "float_list", "int64_list"
 """Encodings of a feature: one value of a bytes list; the message of a list of numbers."""
@@ -36,7 +36,7 @@ def _packed(data: bytes, single: int) -> bytes:
     """Return the values of a list, packed or one by one, end to end."""
     found = [
         data[field.begin : field.end]
-        for field in fields(io.BytesIO(data), 0, len(data))
+        for field in Walk(io.BytesIO(data), len(data)).fields(0, len(data))
         if field.number == 1 and field.wire_type in (LENGTH, single)
     ]
     return found[0] if len(found) == 1 else b"".join(found)

@@ -29,6 +29,9 @@ from headrace.dataset.shards import decompressed, within_limit
 CONFIG_BYTES = 16 * 1024 * 1024
 """Largest description of a shard's columns [bytes]."""
 
+COLUMNS = 65_536
+"""Most columns of a shard."""
+
 LIST_VALUES = 1024
 """Longest list of pictures in one sample."""
 
@@ -46,6 +49,8 @@ class _Config(msgspec.Struct, frozen=True):
         described = (self.column_names, self.column_encodings, self.column_sizes)
         if len(set(map(len, described))) > 1 or len(set(self.column_names)) < len(described[0]):
             raise CorruptDataError("it is no MDS shard: its columns are not told one by one")
+        if len(self.column_names) > COLUMNS:
+            raise CorruptDataError(f"it has more than {COLUMNS} columns")
         if any(size is not None and size < 0 for size in self.column_sizes):
             raise CorruptDataError("it is no MDS shard: a column's values have a negative length")
         return tuple(Column(*each) for each in zip(*described, strict=True))

@@ -25,17 +25,38 @@ class Field(NamedTuple):
     end: int
 
 
-def fields(stream: BinaryIO, begin: int, end: int) -> Iterator[Field]:
-    """Yield the fields of the message in ``[begin, end)`` of a stream, without their values.
+class Walk:
+    """Walks through messages of a stream, over so many fields in all and no more."""
 
-    The stream may be moved between two fields.
+    def __init__(self, stream: BinaryIO, limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._left = limit
 
-    Raises:
-        ValueError: it is no message, or a field reaches over its end.
-    """
-    while begin < end:
-        stream.seek(begin)
-        head = stream.read(min(_HEAD_BYTES, end - begin))
+    def fields(self, begin: int, end: int) -> Iterator[Field]:
+        """Yield the fields of the message in ``[begin, end)``, without their values.
+
+        The stream may be moved between two fields.
+
+        Raises:
+            ValueError: it is no message, a field reaches over its end, or there are too many.
+        """
+        while begin < end:
+            field = self._field(begin, end)
+            yield field
+            begin = field.end
+
+    def read(self, field: Field) -> bytes:
+        """Return the value of a field."""
+        self._stream.seek(field.begin)
+        return self._stream.read(field.end - field.begin)
+
+    def _field(self, begin: int, end: int) -> Field:
+        if not self._left:
+            raise ValueError(f"it has more than {self._limit} fields")
+        self._left -= 1
+        self._stream.seek(begin)
+        head = self._stream.read(min(_HEAD_BYTES, end - begin))
         tag, at = _varint(head, 0)
         number, wire_type = tag >> 3, tag & 7
         length = _FIXED_BYTES.get(wire_type, 0)
@@ -48,8 +69,7 @@ def fields(stream: BinaryIO, begin: int, end: int) -> Iterator[Field]:
         value = begin + at
         if not number or length > end - value:
             raise ValueError(f"field {number} of {length} bytes does not fit into its message")
-        yield Field(number, wire_type, value, value + length)
-        begin = value + length
+        return Field(number, wire_type, value, value + length)
 
 
 def varints(data: bytes) -> npt.NDArray[np.int64]:

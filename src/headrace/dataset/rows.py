@@ -72,6 +72,9 @@ version of a decoder library reads from a header."""
 BATCH_ROWS = 65_536
 """Rows that are held as Python values before they become Arrow [rows]."""
 
+BATCH_MEMBERS = 1_000_000
+"""Members that they have at most, but for those of the last row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -82,16 +85,18 @@ class Rows:
 
 
 class RowBuilder:
-    """Collects samples into Arrow tables; keeps at most ``BATCH_ROWS`` of them as objects."""
+    """Collects samples into Arrow tables; keeps few of them as objects."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
         self._batch: list[SampleLocation] = []
+        self._members = 0
 
     def append(self, location: SampleLocation) -> None:
         """Add one row."""
         self._batch.append(location)
-        if len(self._batch) >= BATCH_ROWS:
+        self._members += len(location.members)
+        if len(self._batch) >= BATCH_ROWS or self._members >= BATCH_MEMBERS:
             self._flush()
 
     def extend(self, rows: Rows) -> None:
@@ -106,7 +111,7 @@ class RowBuilder:
         return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
     def _flush(self) -> None:
-        batch, self._batch = self._batch, []
+        batch, self._batch, self._members = self._batch, [], 0
         if batch:
             arrays = [pa.array(_column(f.name, batch), type=f.type) for f in SCHEMA]
             self._tables.append(pa.Table.from_arrays(arrays, schema=SCHEMA))
