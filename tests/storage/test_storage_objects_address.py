@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from headrace.storage.objects.config import ObjectsConfig
 from headrace.storage.objects.failure import Fault, judge
 from headrace.storage.objects.known import Known
 from headrace.storage.objects.profile import s3_settings
+from headrace.storage.objects.reading import file_info
 from headrace.storage.opening import open_storage, require_openable
 from headrace.storage.port import FileInfo
 
@@ -237,3 +239,10 @@ def test_what_a_store_said_is_believed_for_a_while() -> None:
     known.note(info)
     known.forget("x", "y")
     assert known.get("x") is None
+
+
+@pytest.mark.parametrize("tag", ["0x8D", '"0x8D"', 'W/"0x8D"'])
+def test_a_version_is_the_same_in_lists_and_answers(tag: str) -> None:
+    """Azure writes it in one way in the one, and in another in the other."""
+    meta = {"path": "x", "size": 3, "e_tag": tag, "last_modified": datetime.now(UTC)}
+    assert file_info(meta, "x") == FileInfo("x", 3, "0x8D")

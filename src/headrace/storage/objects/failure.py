@@ -152,7 +152,7 @@ def _unnameable(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    sentence = _found(_SENTENCE, text)
+    sentence = _first_line(_found(_SENTENCE, text))
     return f"({sentence})" if sentence else ""
 
 

@@ -159,10 +159,11 @@ def file_info(meta: ObjectMeta, path: str) -> FileInfo:
     """Return how the port describes an object.
 
     The version is the entity tag, which the store makes of the content or counts up; where there
-    is none, the moment of the last change.
+    is none, the moment of the last change. Azure quotes it in answers and not in lists.
     """
     modified_s = meta["last_modified"].timestamp()
-    return FileInfo(path, meta["size"], meta["e_tag"] or str(modified_s), modified_s)
+    version = (meta["e_tag"] or str(modified_s)).removeprefix("W/").strip('"')
+    return FileInfo(path, meta["size"], version, modified_s)
 
 
 def _joined(pieces: Sequence[bytes]) -> bytes:
