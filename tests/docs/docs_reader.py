@@ -58,4 +58,8 @@ class Reader:
     def leave(self) -> None:
         for process in self.background:
             process.terminate()
-            process.wait(10)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)

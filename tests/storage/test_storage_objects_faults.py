@@ -230,6 +230,7 @@ def test_a_large_file_is_uploaded_in_parts_and_an_aborted_one_leaves_none(
         info = writer.commit()
     assert storage.read("big", 7 << 20, 100) == piece[7 << 20 :][:100]
     assert info.size == len(piece)
+    assert info in list(storage.list())
     proxy.requests.clear()
     with storage.create("never") as writer:
         writer.write(piece)
