@@ -134,17 +134,22 @@ def test_the_public_names_are_the_ops() -> None:
     assert sorted(ops.__all__) == [
         "CenterCrop",
         "ColorJitter",
+        "DecodeAudio",
         "DecodeImage",
         "DecodeText",
         "DecodeVideo",
+        "LogMel",
         "Normalize",
         "Pack",
+        "Pad",
+        "Ragged",
         "RandomHorizontalFlip",
         "RandomResizedCrop",
         "Resize",
         "Segments",
         "ToFloat",
         "Tokenize",
+        "Truncate",
         "UserOp",
     ]
 

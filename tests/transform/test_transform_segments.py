@@ -51,6 +51,8 @@ def test_it_runs_on_batches_that_have_documents() -> None:
     program = Program(Pipeline([ops.Segments()]))
     assert program.sample_ops == 0
     tokens = np.zeros((1, 3), np.int32)
-    assert program.run_batch({"tokens": tokens}) == {"tokens": tokens}
-    joined = program.run_batch({"tokens": tokens, "documents": np.array([[1, 2]], np.int32)})
+    assert program.run_batch({"tokens": tokens}, {}) == ({"tokens": tokens}, {})
+    columns = {"tokens": tokens, "documents": np.array([[1, 2]], np.int32)}
+    joined, rows = program.run_batch(dict(columns), {name: np.array([3]) for name in columns})
     assert joined["segments"].tolist() == [[1, 2, 2]]  # type: ignore[union-attr]
+    assert rows == dict.fromkeys(("tokens", "segments", "positions"), np.array([3]))

@@ -118,16 +118,16 @@ def test_a_batch_op_runs_on_columns_after_the_ops_on_samples(tokenizer: Path) ->
     assert program.sample_ops == 1
     assert program.cuts == (0, 1)
     rows = [program.run({"text": text}, KEY, stop=1)["tokens"] for text in ("the loop", "head")]
-    packed = program.run_batch({"tokens": rows})  # type: ignore[dict-item]
+    packed, _ = program.run_batch({"tokens": rows}, {})  # type: ignore[dict-item]
     assert np.asarray(packed["tokens"]).tolist() == [[1, 5, 6, 9], [1, 2, 9, 0]]
     assert np.asarray(packed["segments"]).tolist() == [[1, 1, 1, 1], [2, 2, 2, 0]]
 
 
 def test_a_batch_without_tokens_is_left_alone() -> None:
     program = Program(Pipeline([ops.Pack(4)]))
-    assert program.run_batch({"label": [1, 2]}) == {"label": [1, 2]}
+    assert program.run_batch({"label": [1, 2]}, {}) == ({"label": [1, 2]}, {})
 
 
 def test_packing_something_else_than_tokens_is_refused() -> None:
-    with pytest.raises(ConfigError, match="put tokenize before"):
+    with pytest.raises(ConfigError, match="makes arrays of it"):
         ops.Pack(4).join({"tokens": ["text"]})

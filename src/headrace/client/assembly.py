@@ -236,9 +236,8 @@ class Assembly:
             parts = [_renumbered(part, kept) for part in parts]
         columns, rows = merge(parts, len(kept))
         columns["sample"] = self._taken[kept]
-        joined = self._tail.run_batch(columns)
-        rows = {name: rows[name] for name in rows if joined.get(name) is columns[name]}
-        return Batch(joined, rows, step=step, epoch=epoch, size=len(kept), replaced=replaced)
+        columns, rows = self._tail.run_batch(columns, rows)
+        return Batch(columns, rows, step=step, epoch=epoch, size=len(kept), replaced=replaced)
 
     @property
     def nbytes(self) -> int:

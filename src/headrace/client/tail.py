@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from headrace.client.batch import Column
+from headrace.client.batch import Column, Rows
 from headrace.client.memory import Memory
 from headrace.core.draws import SampleKey
 from headrace.core.record import AnyArray, Record
@@ -52,9 +52,11 @@ class Tail:
         }
         return self._program.run_stacked(blocks, start=start, out=out)
 
-    def run_batch(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        """Run the ops that join samples."""
-        return self._program.run_batch(dict(columns))
+    def run_batch(
+        self, columns: Mapping[str, Column], rows: Mapping[str, Rows]
+    ) -> tuple[dict[str, Column], dict[str, Rows]]:
+        """Run the ops that join samples; ``rows`` are those of columns that not all rows have."""
+        return self._program.run_batch(dict(columns), rows)
 
     def _place(self, name: str, block: AnyArray, start: int) -> AnyArray | None:
         """Return memory for a field's result; None where no op changes the field."""

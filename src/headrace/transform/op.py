@@ -8,10 +8,12 @@ of a field, ``image.0``, ``image.1`` and so on, it acts on each, with draws of i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import BinaryIO, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from headrace.core.draws import Draws
 from headrace.core.errors import ConfigError
@@ -28,6 +30,9 @@ Column: TypeAlias = "AnyArray | list[Value]"
 """One field over a batch: stacked, or a list where the samples differ in shape."""
 
 Columns = dict[str, Column]
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+"""Which row of a batch each entry of a column belongs to, ascending."""
 
 
 def op_name(class_name: str) -> str:
@@ -157,6 +162,15 @@ class BatchOp(Op, frozen=True):
     def join(self, columns: Columns) -> Columns:
         """Return the batch with the op's fields joined."""
         raise NotImplementedError
+
+    def rows(self, columns: Columns, rows: Mapping[str, Rows]) -> dict[str, Rows]:  # noqa: ARG002
+        """Return the rows of those columns that it makes out of entries of single rows.
+
+        Args:
+            columns: The batch before the op.
+            rows: Rows of all of its columns.
+        """
+        return {}
 
 
 class Frame:

@@ -24,6 +24,7 @@ from headrace.transform.op import (
     Framing,
     Op,
     PictureOp,
+    Rows,
     ValueOp,
     require_array,
 )
@@ -129,12 +130,21 @@ class Program:
             for name, array in fields.items()
         }
 
-    def run_batch(self, columns: Columns) -> Columns:
-        """Return a batch after the ops that join samples; a batch without their fields is left."""
+    def run_batch(
+        self, columns: Columns, rows: Mapping[str, Rows]
+    ) -> tuple[Columns, dict[str, Rows]]:
+        """Return a batch after the ops that join samples; a batch without their fields is left.
+
+        Args:
+            columns: The batch.
+            rows: Rows of the columns that not every row has just once; also returned.
+        """
+        kept = dict(rows)
         for op in self.ops[self.sample_ops :]:
             if isinstance(op, BatchOp) and all(field in columns for field in op.fields):
-                columns = op.join(columns)
-        return columns
+                before, columns = columns, op.join(columns)
+                kept = _rows_after(op, before, columns, kept)
+        return columns, kept
 
     def _check_cuts(self, start: int, stop: int) -> None:
         for cut in (start, stop):
@@ -243,6 +253,19 @@ def _cuts(sample_ops: int, framings: Mapping[tuple[int, str], int]) -> tuple[int
         cut for (decoder, _), framing in framings.items() for cut in range(decoder + 1, framing + 1)
     }
     return tuple(cut for cut in range(sample_ops + 1) if cut not in inside)
+
+
+def _rows_after(
+    op: BatchOp, before: Columns, after: Columns, rows: Mapping[str, Rows]
+) -> dict[str, Rows]:
+    """Return the rows of the columns that an op left alone, and of those that it tells of."""
+    every = {
+        name: rows[name] if name in rows else np.arange(len(column), dtype=np.int64)
+        for name, column in before.items()
+    }
+    left = {name: rows[name] for name in rows if after.get(name) is before[name]}
+    made = {name: found for name, found in op.rows(before, every).items() if name in after}
+    return {**left, **made}
 
 
 def _settled(value: _Carried) -> Value:

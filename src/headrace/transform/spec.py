@@ -32,6 +32,9 @@ class Encoded:
     gops: float = 1
     """Groups of pictures in the clip: how often its frames can be reached by a seek."""
 
+    duration_s: float = 0
+    """Length of sound or of a clip [s]; 0 if it is not known."""
+
     codec: str = ""
     """Format's name if known (``jpeg``, ``png``, ``h264`` …); cost estimates differ by it."""
 

@@ -1,4 +1,4 @@
-"""Packs the texts of a batch into rows of one length, on the client."""
+"""Packs the sequences of a batch into rows of one length, on the client."""
 
 from __future__ import annotations
 
@@ -6,57 +6,62 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.core.errors import ConfigError
+from headrace.core.record import AnyArray
 from headrace.transform import cost
 from headrace.transform.op import BatchOp, Columns
+from headrace.transform.ops.uneven import arrays_of, require_one_field
 from headrace.transform.spec import Spec
 
 Ids = npt.NDArray[np.int32]
 
 
 class Pack(BatchOp, frozen=True):
-    """Lay the token arrays of a batch end to end and cut them into rows of ``length``.
+    """Lay the sequences of a batch end to end and cut them into rows of ``length``.
 
-    No token is lost: a text that crosses the end of a row goes on in the next, and only the
-    last row is padded. Makes ``tokens``, ``segments`` and ``positions``, all
-    ``int32 [rows, length]``.
+    Nothing is lost: a sequence that crosses the end of a row goes on in the next, and only the
+    last row is padded. Makes ``FIELD`` (``[rows, length, ...]``; tokens become int32), and
+    ``segments`` and ``positions``, both ``int32 [rows, length]``.
     """
 
     length: int
-    """Tokens in a row."""
+    """Entries in a row."""
 
     eos: int | None = None
     """Token put behind every text; None puts none."""
 
     pad: int = 0
-    """Token that fills the last row."""
+    """What fills the last row."""
+
+    axis: int = 0
+    """Axis of a single sample along which it is a sequence; the second of the result."""
 
     fields: tuple[str, ...] = ("tokens",)
-    """The one field that holds the token arrays."""
+    """The one field that holds the sequences: token ids, or features of frames or patches."""
 
     def __post_init__(self) -> None:
-        if self.length < 1 or len(self.fields) != 1:
-            raise ConfigError(
-                f"pack.length={self.length} must be at least 1, and pack.fields={self.fields} one "
-                "field"
-            )
+        require_one_field(self)
+        if self.length < 1:
+            raise ConfigError(f"pack.length={self.length} must be at least 1")
 
     def join(self, columns: Columns) -> Columns:
-        """Return the batch with the token field packed.
+        """Return the batch with the field packed.
 
-        ``segments`` holds, per token, 1 + the text's place in the batch, 0 for padding;
-        ``positions`` the token's place in its text, which goes on over a row's end.
+        ``segments`` holds, per entry, 1 + the sequence's place in the batch, 0 for padding;
+        ``positions`` the entry's place in its sequence, which goes on over a row's end.
 
         Raises:
-            ConfigError: the field holds something else than one-dimensional integer arrays.
+            ConfigError: the field holds something else than arrays that differ in length only.
         """
         (field,) = self.fields
-        texts = [self._text(value) for value in columns[field]]
-        lengths = np.array([len(text) for text in texts], np.int64)
-        segments = np.repeat(np.arange(1, len(texts) + 1, dtype=np.int32), lengths)
+        sequences = [
+            self._ended(array) for array in arrays_of(columns[field], field, self.axis, self)
+        ]
+        lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+        segments = np.repeat(np.arange(1, len(sequences) + 1, dtype=np.int32), lengths)
         positions = [np.arange(length, dtype=np.int32) for length in lengths]
         return {
             **columns,
-            field: self._rows(np.concatenate(texts), self.pad),
+            field: self._rows(np.concatenate(sequences), self.pad),
             "segments": self._rows(segments, 0),
             "positions": self._rows(np.concatenate(positions), 0),
         }
@@ -65,17 +70,20 @@ class Pack(BatchOp, frozen=True):
         """Return the estimated CPU time [s]."""
         return cost.TEXT * spec.nbytes
 
-    def _text(self, value: object) -> Ids:
-        if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "iu":
+    def _ended(self, sequence: AnyArray) -> AnyArray:
+        """Return tokens as int32 with the end of a text behind them, anything else as it is."""
+        if sequence.ndim == 1 and sequence.dtype.kind in "iu":
+            ids: Ids = sequence.astype(np.int32, copy=False)
+            return ids if self.eos is None else np.append(ids, np.int32(self.eos))
+        if self.eos is not None:
             raise ConfigError(
-                f"pack takes one-dimensional integer arrays in {self.fields[0]!r}, not "
-                f"{type(value).__name__}; put tokenize before it"
+                f"pack.eos={self.eos} belongs to one-dimensional integer arrays, not to "
+                f"{sequence.dtype} {list(sequence.shape)} in {self.fields[0]!r}; leave it None"
             )
-        ids = value.astype(np.int32, copy=False)
-        return ids if self.eos is None else np.append(ids, np.int32(self.eos))
+        return sequence
 
-    def _rows(self, stream: Ids, fill: int) -> Ids:
+    def _rows(self, stream: AnyArray, fill: int) -> AnyArray:
         rows = max(1, -(-len(stream) // self.length))
-        padded = np.full(rows * self.length, fill, np.int32)
+        padded = np.full((rows * self.length, *stream.shape[1:]), fill, stream.dtype)
         padded[: len(stream)] = stream
-        return padded.reshape(rows, self.length)
+        return padded.reshape(rows, self.length, *stream.shape[1:])
