@@ -233,6 +233,8 @@ def test_sequences_may_lie_anywhere_in_their_file() -> None:
         (mmididx([2, -1], [0, 4], [0, 1, 2]), "outside"),
         (mmididx([2, 3], [0, -4], [0, 1, 2]), "outside"),
         (mmididx([2, 3], [0, 2**63 - 2], [0, 1, 2]), "outside"),
+        (mmididx([2, 2], [0, 4], [0, 1, 2]), "another type"),
+        (mmididx([], [], [0]), "another type"),
         (mmididx([2, 3], [0, 4], [0, 1]), "into documents"),
         (mmididx([2, 3], [0, 4], [1, 2]), "into documents"),
         (mmididx([2, 3], [0, 4], [0, 9, 2]), "into documents"),

@@ -124,6 +124,12 @@ def _require_sound(index: TokenIndex, bin_bytes: int) -> None:
             f"the .idx places sequences outside of the {bin_bytes} bytes of the .bin; one of the "
             "two was cut or belongs to another"
         )
+    end = int((pointers + lengths * index.token_bytes).max(initial=0))
+    if end != bin_bytes:
+        raise CorruptDataError(
+            f"by the .idx the .bin ends at byte {end}, but it has {bin_bytes}; it belongs to "
+            "another, or its tokens are of another type"
+        )
     bounds = documents[:1].tolist() + documents[-1:].tolist()
     if bounds != [0, lengths.size] or (documents[1:] < documents[:-1]).any():
         raise CorruptDataError("the .idx does not part its sequences into documents")
