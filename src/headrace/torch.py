@@ -1,6 +1,7 @@
-"""PyTorch users' entrance: batches of tensors, and checkpoints on any store.
+"""PyTorch users' entrance: batches of tensors, loaders over datasets, checkpoints on any store.
 
-What is for checkpoints is imported when it is asked for: torch takes two seconds for its own part.
+What is for datasets of torch and for checkpoints is imported when it is asked for: torch takes two
+seconds for its own part.
 """
 
 from __future__ import annotations
@@ -14,12 +15,25 @@ from headrace.client.torch.loader import Loader
 if TYPE_CHECKING:
     from headrace.client.torch.checkpoint.reader import CheckpointReader
     from headrace.client.torch.checkpoint.writer import CheckpointWriter
+    from headrace.client.torch.mapstyle.errors import DatasetError
+    from headrace.client.torch.wrap import WrappedLoader, wrap
 
-__all__ = ["CheckpointReader", "CheckpointWriter", "Loader", "TensorBatch"]
+__all__ = [
+    "CheckpointReader",
+    "CheckpointWriter",
+    "DatasetError",
+    "Loader",
+    "TensorBatch",
+    "WrappedLoader",
+    "wrap",
+]
 
 _HOMES = {
     "CheckpointReader": "headrace.client.torch.checkpoint.reader",
     "CheckpointWriter": "headrace.client.torch.checkpoint.writer",
+    "DatasetError": "headrace.client.torch.mapstyle.errors",
+    "WrappedLoader": "headrace.client.torch.wrap",
+    "wrap": "headrace.client.torch.wrap",
 }
 
 

@@ -19,7 +19,8 @@ from headrace.torch import Loader, TensorBatch
 
 def test_the_public_names_are_pinned() -> None:
     assert sorted(headrace.torch.__all__) == [
-        "CheckpointReader", "CheckpointWriter", "Loader", "TensorBatch",
+        "CheckpointReader", "CheckpointWriter", "DatasetError", "Loader", "TensorBatch",
+        "WrappedLoader", "wrap",
     ]  # fmt: skip
     assert all(getattr(headrace.torch, name) is not None for name in headrace.torch.__all__)
     with pytest.raises(AttributeError, match="it has CheckpointReader"):

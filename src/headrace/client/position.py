@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from headrace.core.digest import name_digest
 from headrace.core.errors import ConfigError
-from headrace.core.job import MAX_STEP
-from headrace.prepare.job import OpenJob
+from headrace.core.job import MAX_STEP, JobSpec
+from headrace.schedule.schedule import Schedule
 
 STATE_VERSION = 2
+
+
+class Scheduled(Protocol):
+    """A job whose steps are known."""
+
+    @property
+    def spec(self) -> JobSpec:
+        """What decides its batches."""
+        ...
+
+    @property
+    def schedule(self) -> Schedule:
+        """What it reads at each step."""
+        ...
 
 
 class Position:
     """The next step, and whether it lies inside an epoch on purpose."""
 
-    def __init__(self, job: OpenJob) -> None:
+    def __init__(self, job: Scheduled) -> None:
         self._job = job
         self._steps = job.schedule.steps_per_epoch
         self.step = 0
