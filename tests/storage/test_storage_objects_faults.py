@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import obstore
 import pytest
@@ -19,6 +21,7 @@ from headrace.core.errors import (
     NotFoundError,
     StorageError,
 )
+from headrace.storage.objects import asking
 from headrace.storage.objects.config import ObjectsConfig
 from headrace.storage.objects.storage import ObjectStorage
 from headrace.storage.opening import open_storage
@@ -26,7 +29,7 @@ from headrace.storage.port import ByteRange
 from stores.faulty import NEVER_ENDS, Faulty, Harm, s3_error
 from stores.seaweed import KEYS, READER, Seaweed, as_client
 
-SMALL = ObjectsConfig(part_bytes=1000, gap_bytes=10, upload_bytes=5 << 20, outage_s=1)
+SMALL = ObjectsConfig(part_bytes=1000, gap_bytes=10, upload_bytes=5 << 20, outage_s=3)
 CONTENT = bytes(range(256)) * 40
 
 
@@ -60,13 +63,14 @@ def test_a_store_that_throttles_is_asked_again(storage: ObjectStorage, proxy: Fa
     ],
 )
 def test_a_store_that_does_not_recover_is_given_up_after_the_outage_that_is_allowed(
-    storage: ObjectStorage, proxy: Faulty, status: int, body: bytes, said: str
+    storage: ObjectStorage, proxy: Faulty, s3_dir: str, status: int, body: bytes, said: str
 ) -> None:
+    hasty = ObjectStorage(s3_dir, replace(SMALL, outage_s=0.5))
     proxy.harms.append(Harm("GET", NEVER_ENDS, status, body))
     begin = time.monotonic()
     with pytest.raises(StorageError, match=said):
-        storage.read("x", 5, 10)
-    assert 0.5 < time.monotonic() - begin < 5
+        hasty.read("x", 5, 10)
+    assert 0.1 < time.monotonic() - begin < 3
 
 
 @pytest.mark.parametrize("cut_after", [0, 1, 999])
@@ -94,6 +98,39 @@ def test_a_dead_endpoint_is_told_in_seconds(s3: Seaweed, s3_dir: str) -> None:
     ):
         open_storage(s3_dir)
     assert time.monotonic() - begin < 5
+
+
+def test_a_server_that_takes_connections_and_is_silent_is_told(
+    s3_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "FIRST_CONTACT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        begin = time.monotonic()
+        with (
+            as_client({"AWS_ENDPOINT_URL": endpoint}),
+            pytest.raises(StorageError, match="no answer came in time at http://127"),
+        ):
+            ObjectStorage(s3_dir, ObjectsConfig(silence_s=0.3))
+    assert time.monotonic() - begin < 5
+
+
+def test_an_outage_is_told_once_and_its_end(
+    storage: ObjectStorage,
+    proxy: Faulty,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "TOLD_AFTER", 2)
+    proxy.harms.append(Harm("GET", 1, 503))
+    storage.read("x", 0, 1)
+    assert not caplog.messages
+    proxy.harms.append(Harm("GET", 3, 503))
+    storage.read("x", 0, 1)
+    waiting, answers = caplog.messages
+    assert "503; it throttles" in waiting
+    assert waiting.endswith("trying again for 3 s")
+    assert answers.endswith("answers again")
 
 
 def test_an_endpoint_that_is_no_url_is_told(s3: Seaweed, s3_dir: str) -> None:
@@ -153,7 +190,10 @@ def test_keys_that_may_only_read_are_refused_what_they_may_not(
     assert storage.read("x") == CONTENT
 
 
-def test_that_no_keys_are_set_is_told_with_the_variables(proxy: Faulty, s3_dir: str) -> None:
+def test_that_no_keys_are_set_is_told_with_the_variables(
+    proxy: Faulty, s3_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "FIRST_CONTACT_S", 0.3)
     proxy.harms.append(Harm("/latest/", NEVER_ENDS, 404))
     none = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
     with (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +23,8 @@ from headrace.storage.objects.profile import s3_settings
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, RetryConfig, S3Config
 
+log = logging.getLogger("headrace.storage")
+
 T = TypeVar("T")
 
 Objects = S3Store | GCSStore | AzureStore
@@ -28,16 +32,17 @@ Objects = S3Store | GCSStore | AzureStore
 NATIVE_ERRORS = (obstore.exceptions.BaseError, OSError, ValueError, RuntimeError)
 """What obstore raises."""
 
-FIRST_PAUSE_S = 0.1
+FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 3.0
 
 WRITE_RETRIES = 20
 """Times that obstore repeats one request of an upload: begun anew, it would cost all of it."""
 
-COPY_PATIENCE = 10
-"""A request that writes may take so many times as long as one that reads: a copy within the store
-of 5 GB is one."""
+FIRST_CONTACT_S = 2.0
+"""So long a store is asked again that never answered: its address may be wrong [s]."""
 
+TOLD_AFTER = 4
+"""Attempts that fail before a warning says that a store is waited for: 1.5 s or more."""
 
 _WHOSE = {
     "s3": "Amazon's S3 (AWS_ENDPOINT_URL is not set)",
@@ -77,7 +82,7 @@ class Asking:
         """
         self._address = address
         self._config = config
-        self._answered = False
+        self._answered = self._is_told = False
         self._requests = self._repeated = 0
         settings: S3Config = s3_settings() if address.kind == "s3" else {}
         self._endpoint = settings.get("endpoint", _WHOSE[address.kind])
@@ -91,7 +96,7 @@ class Asking:
     def ask(self, tried: str, call: Callable[[Objects], T]) -> T:
         """Return the answer to a question, asked again for a while if the store fails.
 
-        A store that never answered is asked thrice: its address may be wrong.
+        A store that never answered is given up after ``FIRST_CONTACT_S``.
 
         Raises:
             NotFoundError: there is no such object or bucket.
@@ -100,19 +105,17 @@ class Asking:
             StoreAwayError: it failed or throttled for ``outage_s``.
             StorageError: it refuses.
         """
-        give_up_at = time.monotonic() + self._config.outage_s
-        pause_s, attempts = FIRST_PAUSE_S, 0
-        while True:
+        begin = time.monotonic()
+        for attempt, pause_s in enumerate(_pauses(), 1):
             try:
                 return self._once(tried, lambda: call(self._reading))
-            except StoreAwayError:
-                attempts += 1
-                is_late = time.monotonic() + pause_s > give_up_at
-                if is_late or (attempts == 3 and not self._answered):
+            except StoreAwayError as error:
+                patience_s = self._config.outage_s if self._answered else FIRST_CONTACT_S
+                if time.monotonic() + pause_s > begin + patience_s:
                     raise
-            self._repeated += 1
+                self._note_outage(attempt, error)
             time.sleep(pause_s)
-            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+        raise AssertionError("pauses do not end")
 
     def tell(self, tried: str, call: Callable[[Objects], T]) -> T:
         """Have something done; obstore repeats the requests that it is made of.
@@ -120,6 +123,13 @@ class Asking:
         Raises: as ``ask``.
         """
         return self._once(tried, lambda: call(self._writing))
+
+    def _note_outage(self, attempt: int, error: StoreAwayError) -> None:
+        """Count an attempt that is repeated, and warn once of an outage."""
+        self._repeated += 1
+        if attempt >= TOLD_AFTER and not self._is_told:
+            self._is_told = True
+            log.warning("%s; trying again for %g s", error, self._config.outage_s)
 
     def statistics(self) -> RequestStatistics:
         """Return what was asked so far, about: threads do not wait for each other to count."""
@@ -138,16 +148,30 @@ class Asking:
                 endpoint=self._endpoint,
             )
             raise self._translated(failure, tried) from None  # its text may hold a signature
-        self._answered = True
+        self._note_answer()
         return answer
+
+    def _note_answer(self) -> None:
+        self._answered = True
+        if self._is_told:
+            self._is_told = False
+            log.warning("%s answers again", self._address.url)
 
     def _translated(self, failure: Failure, tried: str) -> HeadraceError:
         if failure.fault in (Fault.AWAY, Fault.BUSY):
             return StoreAwayError(f"cannot {tried}: {failure.reason}")
-        self._answered = True
+        self._note_answer()
         if failure.fault is Fault.RANGE:
             return OutOfRangeError(f"cannot {tried}: {failure.reason}")
         return failure.error(tried)
+
+
+def _pauses() -> Iterator[float]:
+    """Yield the pauses between attempts, growing [s]; drawn, lest many ask again at once."""
+    longest_s = FIRST_PAUSE_S
+    while True:
+        yield random.uniform(longest_s / 2, longest_s)
+        longest_s = min(LONGEST_PAUSE_S, 2 * longest_s)
 
 
 def _is_express(address: ObjectsAddress) -> bool:
@@ -161,9 +185,11 @@ def _connect(
     client: ClientConfig = {
         "allow_http": True,  # where the endpoint says so; those that are known are https
         "connect_timeout": timedelta(seconds=config.connect_timeout_s),
-        "timeout": timedelta(seconds=config.request_timeout_s * (COPY_PATIENCE if writes else 1)),
+        "timeout": timedelta(seconds=config.write_timeout_s if writes else config.read_timeout_s),
         "user_agent": "headrace",
     }
+    if not writes:  # a store is silent while it copies
+        client["read_timeout"] = timedelta(seconds=config.silence_s)
     retries: RetryConfig = {
         "max_retries": WRITE_RETRIES if writes else 0,
         "retry_timeout": timedelta(seconds=config.outage_s),

@@ -11,7 +11,8 @@ from headrace.storage.waits import read_waits
 
 WAIT_VARIABLES = {
     "outage_s": "HEADRACE_OBJECTS_OUTAGE_S",
-    "request_timeout_s": "HEADRACE_OBJECTS_TIMEOUT_S",
+    "read_timeout_s": "HEADRACE_OBJECTS_TIMEOUT_S",
+    "silence_s": "HEADRACE_OBJECTS_SILENCE_S",
 }
 """Option → variable of the environment that sets it; agents set them for their workers."""
 
@@ -30,8 +31,16 @@ class ObjectsConfig:
     connect_timeout_s: float = 3.0
     """Longest wait for a connection [s]."""
 
-    request_timeout_s: float = 30.0
-    """Longest single request, with all bytes of its answer [s]."""
+    silence_s: float = 10.0
+    """Silence of a store after which it is asked anew; slow bytes are left alone: to ask twice
+    makes what is slow slower [s]."""
+
+    read_timeout_s: float = 120.0
+    """Longest single request that reads, with all bytes of its answer [s]."""
+
+    write_timeout_s: float = 300.0
+    """Longest single request that writes: a part that is sent, or 5 GB that are copied within the
+    store [s]."""
 
     outage_s: float = 60.0
     """How long a store that answered before is asked again while it fails or throttles [s]."""
