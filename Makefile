@@ -33,6 +33,7 @@ check: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m bench.loader $(ARGS)
 	$(BIN)/python -m bench.recorder $(ARGS)
+	$(BIN)/python -m bench.stragglers $(ARGS)
 	$(BIN)/python -m bench.wire $(ARGS)
 	$(BIN)/python -m bench.tracing $(ARGS)
 	$(BIN)/python -m bench.offload $(ARGS)

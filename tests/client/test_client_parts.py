@@ -14,6 +14,7 @@ from epochs import digests, loading
 from fake_agent import FakeAgent, faking
 
 from headrace import Loader
+from headrace.client.pace import Pace, Reading
 from headrace.core.errors import CorruptSampleError
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Prepared, Preparer
@@ -122,8 +123,8 @@ def test_agents_are_asked_for_the_parts_that_fall_to_them(
     assert (counts.divided, counts.tensor, counts.hedged, counts.local) == (CLIPS, 9, 0, 0)
 
 
-def without_part(number: int) -> fake.Behaviour:
-    """An honest agent that cannot make a part of any clip."""
+def without_part(number: int, late: set[tuple[str, int]] | None = None) -> fake.Behaviour:
+    """An honest agent that cannot make a part of any clip; ``late`` is told which, and whose."""
 
     def behave(agent: FakeAgent, request: FetchRequest) -> fake.Frames:
         parts = request.parts or [None] * len(request.samples)
@@ -132,6 +133,8 @@ def without_part(number: int) -> fake.Behaviour:
             frame = next(frames)
             if part is not None and part.number == number and not part.is_whole:
                 header, record = agent.missing(sample, epoch, "late", "not ready in time")
+                if late is not None:
+                    late.add((agent.name, sample))
                 frame = msgspec.structs.replace(header, part=part), record
             yield frame
 
@@ -154,10 +157,11 @@ def test_a_part_that_an_agent_cannot_make_in_time_is_made_here(
     assert tried.count(1) >= CLIPS
 
 
-def test_a_trainer_that_cannot_see_the_clip_gets_its_bytes_once_and_makes_it_whole(
+def test_a_trainer_that_cannot_see_the_clip_gets_its_bytes_once_and_from_another_agent(
     dataset: Path, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agents = [FakeAgent(name, without_part(1)) for name in ("one", "two")]
+    late: set[tuple[str, int]] = set()
+    agents = [FakeAgent(name, without_part(1, late)) for name in ("one", "two")]
     with faking(*agents) as addresses:
         with monkeypatch.context() as patch:
             patch.setattr(OpenJob, "preparer", lambda self, source: None)
@@ -165,7 +169,37 @@ def test_a_trainer_that_cannot_see_the_clip_gets_its_bytes_once_and_makes_it_who
         with loader:
             assert digests(loader) == expected
             counts = loader.summary().counts
-    raw = [agent.name for agent in agents for fetch in agent.fetches if fetch.want == "raw"]
+    raw = [
+        (agent.name, fetch.samples[0])
+        for agent in agents
+        for fetch in agent.fetches
+        if fetch.want == "raw"
+    ]
+    assert late.isdisjoint(raw), "its bytes come from another agent than the one that is late"
     assert CLIPS <= len(raw) <= 2 * CLIPS, "the next epoch may have begun"
     assert counts.hedged == CLIPS
     assert counts.divided == 0
+
+
+def keeps_parts(agent: FakeAgent, request: FetchRequest) -> fake.Frames:
+    """Answers for whole samples only, until it is released."""
+    frames = list(fake.honest(agent, request))
+    yield from (frame for frame in frames if frame[0].part.is_whole)
+    agent.released.wait(30)
+
+
+def test_what_takes_long_is_made_here_while_there_is_time_although_the_agent_has_more(
+    tmp_path: Path, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = long_clips(tmp_path / "data", clips=CLIPS)
+    set_costs(root, 20_000.0)
+    far_off = Reading(consumed_step=-100, step_time_s=10.0)  # all steps are due in 1000 s
+    monkeypatch.setattr(Pace, "read", lambda self: far_off)
+    agent = FakeAgent("one", keeps_parts)
+    with (
+        faking(agent) as addresses,
+        loading(root, agents=addresses, patience_s=0.1, grace_s=0.1, **OPTIONS) as loader,
+    ):
+        assert digests(loader) == expected
+        assert loader.summary().counts.hedged == CLIPS
+        agent.released.set()
