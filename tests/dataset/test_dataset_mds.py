@@ -183,6 +183,11 @@ def test_a_list_of_pictures_becomes_numbered_fields(tmp_path: Path, encoding: st
         ({"mp4": "bytes", "audio": "bytes"}, {"mp4": "video", "audio": "audio"}),
         ({"tokens": "ndarray:int32", "p": "pkl", "q": "zip"}, {"tokens": "tokens"}),
         ({"p": "pkl"}, {}),
+        ({"sample": "int", "x.0": "int"}, {"sample": "sample_", "x.0": "x.0_"}),
+        (
+            {"image": "int", "image_": "int", "jpg": "png"},
+            {"image": "image__", "image_": "image_", "jpg": "image"},
+        ),
     ],
 )
 def test_columns_become_fields_by_encoding_and_name(

@@ -2,9 +2,8 @@
 
 Bytes called like a medium, or ``…/encoded`` below such a name, are that medium. Whole numbers
 called ``label``, ``cls``, ``class`` or ``…/label`` are the label, bytes named by ``text_field``,
-``text``, ``caption``, ``…/text`` or ``…/caption`` the text. Other features keep their names; one
-that is called like a field above without being it gets an underscore behind its name. Of
-several values of bytes each becomes a field with its number.
+``text``, ``caption``, ``…/text`` or ``…/caption`` the text. Other features keep their names as
+``fieldnames`` says. Of several values of bytes each becomes a field with its number.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import BinaryIO
 
 from headrace.dataset.features import BYTES, FLOATS, INTEGERS
+from headrace.dataset.fieldnames import own_fields
 from headrace.dataset.location import Member
-from headrace.dataset.media import KINDS, LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
+from headrace.dataset.media import LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
 from headrace.dataset.protobuf import LENGTH, Field, Walk
 
 FIELDS = 65_536
@@ -24,7 +24,6 @@ NAME_BYTES = 1024
 """Longest name of a feature [bytes]."""
 
 _LISTS = {1: BYTES, 2: FLOATS, 3: INTEGERS}
-_CANONICAL = frozenset({*KINDS, "label", "json", "record"})
 
 Feature = tuple[str, list[tuple[int, int]]]
 """Encoding of a feature, and where its values begin and end: each of bytes, a list of numbers."""
@@ -94,8 +93,8 @@ def _fields(found: Mapping[str, Feature], text_field: str) -> dict[str, str]:
         field = _canonical(name.lower(), encoding, text_field.lower())
         if field and field not in fields.values():
             fields[name] = field
-    own = {name: f"{name}_" if name in _CANONICAL else name for name in found}
-    return own | fields
+    others = own_fields(sorted(found.keys() - fields.keys()), fields.values())
+    return fields | others
 
 
 def _canonical(name: str, encoding: str, text_field: str) -> str:

@@ -4,8 +4,7 @@ The picture is the first column of pictures, one that is called like an image be
 columns of bytes that are called like a medium are that medium. Whole numbers called ``label``,
 ``cls`` or ``class`` are the label. The text is the string named by ``text_field``, else ``text``
 or ``caption``, else, where there is no medium, the first string. Other columns keep their
-names; one that is called like a field above without being it gets an underscore behind its name.
-Pickles are not read, and encodings that are not known neither.
+names as ``fieldnames`` says. Pickles are not read, and encodings that are not known neither.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from headrace.dataset.fieldnames import own_fields
 from headrace.dataset.mdsvalues import LISTS, PICTURES, is_integer, is_known
-from headrace.dataset.media import KINDS, LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
-
-_CANONICAL = frozenset({*KINDS, "label", "json"})
+from headrace.dataset.media import LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,8 @@ def name_fields(columns: Sequence[Column], text_field: str) -> dict[str, str]:
     for field, column in _claims(known, text_field):
         if column.name not in fields and field not in fields.values():
             fields[column.name] = field
-    return {c.name: fields.get(c.name, _own_name(c.name)) for c in known}
+    others = own_fields((c.name for c in known if c.name not in fields), fields.values())
+    return fields | others
 
 
 def _claims(columns: Sequence[Column], text_field: str) -> Iterator[tuple[str, Column]]:
@@ -61,7 +60,3 @@ def _named(columns: Iterable[Column], names: Sequence[str]) -> Iterator[Column]:
     """Yield the columns called by one of the names, in the order of these."""
     by_name = {column.name.lower(): column for column in columns}
     return (by_name[name.lower()] for name in names if name.lower() in by_name)
-
-
-def _own_name(name: str) -> str:
-    return f"{name}_" if name in _CANONICAL else name
