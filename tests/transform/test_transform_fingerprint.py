@@ -22,6 +22,7 @@ def usual(size: int = 64) -> Program:
                 ops.DecodeText(),
                 ops.DecodeImage(),
                 ops.DecodeVideo(4),
+                ops.DecodeAudio(rate=16_000),
                 ops.RandomResizedCrop(size),
                 ops.ToFloat(),
             ]

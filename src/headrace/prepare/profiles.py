@@ -63,6 +63,7 @@ def _profile(kind: str, parts: _Parts) -> KindProfile:
         width=_mean("width", parts, 0.0),
         height=_mean("height", parts, 0.0),
         frames=_mean("frames", parts, 1.0),
+        duration_s=_mean("duration_s", parts, 0.0),
         gops=max(_mean_keyframes(parts), 1.0),
         codec=_commonest_codec(first, rows),
     )

@@ -17,11 +17,13 @@ from headrace.core.parts import WHOLE, SamplePart
 from headrace.core.record import Record, Value
 from headrace.dataset.location import SampleLocation
 from headrace.dataset.reader import SampleReader, decode_fields
+from headrace.transform.ops.audio import DecodeAudio
 from headrace.transform.partial import divided_by, kept_of, program_of
 from headrace.transform.program import Program
 
 STREAMED = frozenset({"video"})
-"""Fields whose bytes are read as the decoder asks for them, not as a whole."""
+"""Fields whose bytes are read as the decoder asks for them, not as a whole; sound also is, if a
+pipeline takes a cut of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Preparer:
     def __init__(self, program: Program, reader: SampleReader) -> None:
         self.program = program
         self._reader = reader
+        self._streamed = STREAMED | _cut_fields(program)
 
     def raw(self, location: SampleLocation) -> dict[str, bytes]:
         """Return the sample's encoded fields, as a raw frame carries them.
@@ -79,7 +82,7 @@ class Preparer:
             StorageError: the bytes cannot be read.
         """
         begin = time.perf_counter()
-        record = self._reader.open_record(location, STREAMED)
+        record = self._reader.open_record(location, self._streamed)
         read_s = time.perf_counter() - begin
         try:
             if part.is_whole:
@@ -126,6 +129,16 @@ def finish_cut(
     return _run(program, record, key, start=cut, stop=stop, read_s=0.0)
 
 
+def _cut_fields(program: Program) -> frozenset[str]:
+    """Return the fields of sound that a program takes only a cut of."""
+    return frozenset(
+        field
+        for op in program.ops
+        if isinstance(op, DecodeAudio) and op.seconds is not None
+        for field in op.fields
+    )
+
+
 def _run(
     program: Program, record: Record, key: SampleKey, *, start: int, stop: int, read_s: float
 ) -> Prepared:
@@ -136,15 +149,13 @@ def _run(
 
 def _read_streams(record: Record) -> None:
     """Put bytes in the place of streams that no op has decoded."""
-    for name in STREAMED & record.keys():
-        stream = record[name]
+    for name, stream in record.items():
         if isinstance(stream, BufferedIOBase):
             stream.seek(0)
             record[name] = stream.read()
 
 
 def _close_streams(record: Mapping[str, Value]) -> None:
-    for name in STREAMED & record.keys():
-        stream = record[name]
+    for stream in record.values():
         if isinstance(stream, BufferedIOBase):
             stream.close()

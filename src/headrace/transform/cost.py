@@ -40,13 +40,13 @@ TO_FLOAT = 0.55 * _NS
 NORMALIZE = 0.30 * _NS
 """[s per element]."""
 
-AUDIO = 12 * _NS
+AUDIO = 8 * _NS
 """Decoding sound [s per sample of one channel]."""
 
-RESAMPLE = 60 * _NS
+RESAMPLE = 75 * _NS
 """Bringing sound to another rate [s per sample that comes out]."""
 
-MEL = 100 * _NS
+MEL = 7 * _NS
 """Spectra and mel bands [s per element of all windows]."""
 
 COPY = 0.1 * _NS

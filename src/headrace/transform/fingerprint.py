@@ -35,6 +35,9 @@ _FIELD_OF = {
     "alpha.png": "image",
     "lossy.webp": "image",
     "clip.mp4": "video",
+    "sound.mp3": "audio",
+    "sound.m4a": "audio",
+    "sound.opus": "audio",
     "words.txt": "text",
 }
 _CUT_OFF = "photo.jpg"
@@ -44,8 +47,9 @@ _SECOND = numbered("image", 1)
 """A picture is also taken as the second of its sample: its draws must agree, too."""
 
 _KEYS = (SampleKey(17, 0, 1), SampleKey(17, 3, 40))
-_KEYS_OF = {"video": _KEYS[:1], "text": _KEYS[:1], _SECOND: _KEYS[:1]}
-"""Fields with one key: a clip is dear, texts draw nothing, and pictures are proved already."""
+_KEYS_OF = dict.fromkeys(("video", "audio", "text", _SECOND), _KEYS[:1])
+"""Fields with one key: clips and sound are dear, texts draw nothing, pictures are proved already.
+"""
 
 _CPU_FLAGS = ("sse4_1", "avx", "avx2", "avx512f", "avx512bw", "asimd", "sve", "sve2")
 _FFMPEG = ("libavcodec", "libavformat", "libavutil", "libswscale")

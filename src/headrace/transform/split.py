@@ -34,6 +34,7 @@ class KindProfile:
     height: float = 0
     frames: float = 1
     gops: float = 1
+    duration_s: float = 0
     codec: str = ""
     """As in :class:`headrace.transform.spec.Encoded`."""
 
@@ -50,6 +51,7 @@ class KindProfile:
             height=self.height,
             frames=self.frames,
             gops=self.gops,
+            duration_s=self.duration_s,
             codec=self.codec,
         )
 

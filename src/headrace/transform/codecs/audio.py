@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from io import BytesIO
+from io import SEEK_END, BytesIO
 from typing import Any, BinaryIO
 
 import av
@@ -35,7 +35,14 @@ _TELLING = frozenset({"wav", "w64", "aiff", "caf", "flac", "mov,mp4,m4a,3gp,3g2,
 _MISSING_S = 0.1
 """A file that ends earlier than its header says by more than this was cut off."""
 
-_SCALES = {"u8": 128.0, "s16": 32768.0, "s32": 2147483648.0, "s64": 9223372036854775808.0}
+_HEAD_BYTES = 12
+_WAV_OPTIONS = {"probesize": "65536"}
+"""FFmpeg looks for other codecs inside WAV: in all that it may probe, which took 17 ms."""
+
+_UNKNOWN_SIZE = 0x7FFF_F000
+"""Programs that write WAV into a pipe put this, or more, where its size belongs [bytes]."""
+
+_SCALES = {"u8": 2.0**7, "s16": 2.0**15, "s32": 2.0**31, "s64": 2.0**63}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,11 +82,14 @@ def decode_sound(source: bytes | BinaryIO, rules: SoundRules, cut: Cut | None) -
     """
     handle = BytesIO(source) if isinstance(source, bytes) else source
     handle.seek(0)
-    options = {"format_whitelist": MEDIA_FORMATS}
+    head, size = handle.read(_HEAD_BYTES), handle.seek(0, SEEK_END)
+    handle.seek(0)
+    options = {"format_whitelist": MEDIA_FORMATS, **(_WAV_OPTIONS if _is_wav(head) else {})}
     with (
         untrusted_bytes("sound"),
         av.open(handle, mode="r", metadata_errors="ignore", options=options) as container,
     ):
+        _require_whole(head, size, container.bit_rate or 0)
         reader = _SoundReader(container, rules)
         sound = reader.whole() if cut is None else reader.cut(cut)
         if not np.isfinite(sound).all():
@@ -97,7 +107,9 @@ class _SoundReader:
         self._rate: int = self._stream.rate
         self._base: Fraction = self._stream.time_base
         self._resampler = Resampler(self._rate, rules.rate or self._rate)
-        self._tells_length = container.format.name in _TELLING and bool(self._stream.duration)
+        self._tells_length = bool(self._stream.duration) and (
+            container.format.name in _TELLING or self._exceeds_file()
+        )
         self._is_moved = False
 
     def whole(self) -> Sound:
@@ -141,6 +153,11 @@ class _SoundReader:
             raise _too_long(self._rules)
         return self._resampler.resample(sound, offset, begin, end)
 
+    def _exceeds_file(self) -> bool:
+        """Whether the length that is told does not fit into the file, and so is not made of it."""
+        held_s: float = self._container.size * 8 / (self._stream.bit_rate or 1)
+        return self._told_length() > (held_s + _MISSING_S) * self._rate
+
     def _is_short(self, reached: int, promised: int) -> bool:
         return promised - reached > _MISSING_S * self._rate
 
@@ -148,7 +165,8 @@ class _SoundReader:
         if self._is_short(reached, promised):
             raise CorruptSampleError(
                 f"the sound ends after {reached / self._rate:.2f} s of "
-                f"{self._told_length() / self._rate:.2f} s: it was cut off; replace the file"
+                f"{self._told_length() / self._rate:.2f} s: it was cut off or damaged; replace "
+                "the file"
             )
 
     def _told_length(self) -> int:
@@ -247,6 +265,18 @@ class _SoundReader:
         return sound
 
 
+def _is_wav(head: bytes) -> bool:
+    return head[:4] == b"RIFF" and head[8:] == b"WAVE"
+
+
+def _require_whole(head: bytes, size: int, bit_rate: int) -> None:
+    """Raise where a WAV file is shorter than it says: FFmpeg takes what is there for the whole."""
+    told = int.from_bytes(head[4:8], "little") if _is_wav(head) else 0
+    missing = told + 8 - size if told < _UNKNOWN_SIZE else 0
+    if missing * 8 > _MISSING_S * bit_rate:
+        raise CorruptSampleError(f"the file was cut off, {missing} B are gone; replace it")
+
+
 def _audio_stream(container: Any, rules: SoundRules) -> Any:
     streams = container.streams.audio
     if rules.stream >= len(streams):
@@ -255,6 +285,8 @@ def _audio_stream(container: Any, rules: SoundRules) -> Any:
             "decode_audio.stream, or leave the file out"
         )
     stream = streams[rules.stream]
+    if stream.codec_context is None:
+        raise CorruptSampleError("FFmpeg has no decoder for the sound; leave the file out")
     low, high = RATES
     if not low <= (stream.rate or 0) <= high:
         raise CorruptSampleError(
@@ -270,12 +302,13 @@ def _planes(frame: AudioFrame) -> Sound:
     array: AnyArray = frame.to_ndarray()
     if not frame.format.is_planar:
         array = np.ascontiguousarray(array.reshape(-1, frame.layout.nb_channels).T)
+    with np.errstate(over="ignore"):  # doubles beyond float32 are found to be infinite
+        sound = array.astype(np.float32)
     scale = _SCALES.get(frame.format.name.removesuffix("p"))
-    if scale is None:
-        with np.errstate(over="ignore"):  # doubles beyond float32 are found to be infinite
-            return array.astype(np.float32)
-    zero = scale if array.dtype == np.uint8 else 0.0
-    return ((array.astype(np.float64) - zero) / scale).astype(np.float32)
+    if scale is not None:
+        sound -= scale if array.dtype == np.uint8 else 0.0
+        sound /= scale
+    return sound
 
 
 def _joined(pieces: list[Sound]) -> Sound:

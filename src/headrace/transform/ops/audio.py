@@ -61,11 +61,6 @@ class DecodeAudio(ValueOp, frozen=True):
                 f"decode_audio.seconds={self.seconds:g} must be at least one sample, or None"
             )
 
-    @property
-    def reads_part(self) -> bool:
-        """Whether only a part of a long file is needed."""
-        return self.seconds is not None
-
     def apply(self, value: Value, draws: Draws) -> Value:
         """Return the sound; see :func:`headrace.transform.codecs.audio.decode_sound`."""
         rules = SoundRules(
