@@ -1,18 +1,20 @@
 from __future__ import annotations
 
+import io
 import os
 import threading
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from made_up_media import parquet, picture, write_all
 
 from headrace.core.errors import CorruptSampleError, NotFoundError
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
-from headrace.dataset.parquet import choose_columns
 from headrace.dataset.reader import ReaderLimits, SampleReader, decode_fields
+from headrace.dataset.rowcolumns import choose_columns
 from headrace.dataset.scan import ScanOptions
 from headrace.storage.local import LocalStorage
 
@@ -120,6 +122,14 @@ def test_a_file_without_media_or_text_says_which_columns_it_has(tmp_path: Path) 
     write_all(tmp_path, {"a.parquet": parquet({"x": [1.0], "y": [2]})})
     index = build_index(LocalStorage(tmp_path), options=ScanOptions(text_field="body"))
     assert "x, y" in index.problems[0].reason
+
+
+def test_a_file_with_two_columns_of_one_name_is_named(tmp_path: Path) -> None:
+    target = io.BytesIO()
+    pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), target)
+    write_all(tmp_path, {"a.parquet": target.getvalue(), "b.jpg": picture(8, 8)})
+    index = build_index(LocalStorage(tmp_path))
+    assert "2 columns are called 'text'" in index.problems[0].reason
 
 
 def test_a_damaged_page_is_a_corrupt_sample(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import feather
 
-from dataset.format_writers import write_mds, write_records, write_tokens
+from dataset.format_writers import write_mds, write_records, write_saved, write_tokens
 from dataset.made_up_media import clip, picture
 from headrace.dataset.scan import ScanOptions
 
@@ -37,4 +39,12 @@ def write_all_formats(root: Path) -> Path:
     ]
     plain = write_records(root / "plain.tfrecord", examples)
     (root / "packed.tfrecord.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    write_saved(root / "saved", [picture(9, 10 + n) for n in range(4)], num_shards=2)
+    table = {"png": [picture(9, 9, "PNG")] * 3, "caption": ["a", "b", None], "cls": [1, None, 3]}
+    feather.write_feather(pa.table(table), str(root / "packed.feather"), compression="lz4")
+    (root / "captioned").mkdir()
+    for n in range(3):
+        (root / f"captioned/{n}.jpg").write_bytes(picture(9, 9 + n))
+    (root / "captioned/captions.txt").write_text("0.jpg\tnull\n1.jpg\teins\n")
+    (root / "captioned/2.txt").write_text("zwei")
     return root

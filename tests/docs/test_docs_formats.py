@@ -11,7 +11,7 @@ import pytest
 from docs_reader import BLOCK, REPOSITORY
 from PIL import Image
 
-from dataset.format_writers import write_mds, write_records, write_tokens
+from dataset.format_writers import write_mds, write_records, write_saved, write_tokens
 from headrace.cli.main import run
 
 
@@ -30,6 +30,7 @@ def test_the_examples_print_what_the_page_shows(
         {"image/encoded": (jpeg, "byte"), "image/class/label": (n, "int"), "weight": (n, "float")}
         for n in range(8)
     ]
+    write_saved(tmp_path / "saved", [jpeg] * 8)
     write_records(tmp_path / "records/train-00000-of-00001", examples)
 
     text = (REPOSITORY / "docs/formats.md").read_text()

@@ -79,6 +79,8 @@ def test_samples_are_the_same_wherever_their_pipeline_is_cut(dataset: Path) -> N
     ]
     require_equal(whole, raw)
     assert {index.location(n).container for n in range(len(index))} == {
+        "arrow",
+        "file",
         "mds",
         "megatron",
         "tfrecord",

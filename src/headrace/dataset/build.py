@@ -11,7 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError
+from headrace.dataset.arrow import scan_arrow
 from headrace.dataset.captions import read_captions, with_captions
+from headrace.dataset.classes import agreed_names
 from headrace.dataset.folder import scan_media_file, with_labels
 from headrace.dataset.index import FileProblem, Index, IndexMeta
 from headrace.dataset.jsonl import scan_jsonl
@@ -29,9 +31,11 @@ from headrace.dataset.mds import scan_mds
 from headrace.dataset.mdsdirectory import Promise, read_promises
 from headrace.dataset.media import LOOKED_FOR, container_of
 from headrace.dataset.megatron import scan_megatron
+from headrace.dataset.namedfiles import with_named_files
 from headrace.dataset.parquet import scan_parquet
 from headrace.dataset.rows import RowBuilder
-from headrace.dataset.scan import Scan, ScanOptions, ScanSource
+from headrace.dataset.savedfolders import missing_shards
+from headrace.dataset.scan import ClassNames, Scan, ScanOptions, ScanSource
 from headrace.dataset.side import SideFiles
 from headrace.dataset.tar import scan_tar
 from headrace.dataset.tfrecord import scan_tfrecord
@@ -45,6 +49,7 @@ SCANNERS: dict[Container, Callable[[ScanSource], Scan]] = {
     "mds": scan_mds,
     "megatron": scan_megatron,
     "tfrecord": scan_tfrecord,
+    "arrow": scan_arrow,
 }
 
 GROUP_FILES = 64
@@ -108,11 +113,12 @@ def build_index(
     reused = {file.path for file in listing.files} - {file.path for file in fresh}
     build = _Build(storage, options, side or SideFiles(storage), promises.files)
     progress = _Progress(listing.files, fresh, on_progress)
-    table, problems = build.scan(fresh, progress)
-    if previous is not None and reused:
-        table = pa.concat_tables([_rows_of(previous, reused), table])
-        problems += [p for p in previous.problems if p.file in reused]
-    problems += promises.problems
+    found = build.scan(fresh, progress)
+    if previous is not None:
+        found.add(_kept(previous, reused))
+    names, faults = agreed_names(found.names)
+    problems = [*found.problems, *faults, *promises.problems]
+    problems += missing_shards(storage, listing.states, listing.files)
     problems += [_misnamed(file) for file in listing.misnamed]
     problems += [_closed(storage, folder) for folder in listing.closed]
     captions = read_captions(
@@ -123,8 +129,8 @@ def build_index(
         workers=options.workers,
     )
     problems += captions.problems
-    table = with_captions(_with_own_names(_in_order(table, listing.files)), captions)
-    table, classes = with_labels(table)
+    table = with_captions(_in_order(found.table(), listing.files), captions)
+    table, classes = with_labels(_with_own_names(with_named_files(table)), names)
     if not table.num_rows and all(p.severity == "empty" for p in problems):
         raise NotFoundError(_nothing(storage, listing))
     return Index(
@@ -215,6 +221,18 @@ def _rows_of(index: Index, files: set[str]) -> pa.Table:
     return index.table.filter(pc.is_in(_paths(index.table), value_set=wanted))
 
 
+def _kept(previous: Index, files: set[str]) -> _Found:
+    """Return what a previous index has of some files."""
+    rows = _rows_of(previous, files)
+    found = _Found([rows], [p for p in previous.problems if p.file in files])
+    labelled = rows.filter(pc.is_valid(rows["label"]))
+    numbered = labelled.filter(pc.not_equal(labelled["container"].cast(pa.string()), "file"))
+    if numbered.num_rows:
+        first = numbered.slice(0, 1).select(["file", "file_size", "file_version"]).to_pylist()[0]
+        found.names.append(ClassNames(FileInfo(*first.values()), previous.classes))
+    return found
+
+
 def _in_order(table: pa.Table, files: Sequence[FileInfo]) -> pa.Table:
     """Sort the rows by the order of their files; inside a file they keep theirs."""
     paths = pa.array([file.path for file in files], pa.string())
@@ -224,10 +242,10 @@ def _in_order(table: pa.Table, files: Sequence[FileInfo]) -> pa.Table:
 
 def _with_own_names(table: pa.Table) -> pa.Table:
     """Renew the dictionaries: names in order of appearance, none of rows that are gone."""
-    for at, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
+    for at, column in enumerate(table.schema):
+        if pa.types.is_dictionary(column.type):
             names = table.column(at).cast(pa.string()).combine_chunks().dictionary_encode()
-            table = table.set_column(at, field, names)
+            table = table.set_column(at, column, names)
     return table
 
 
@@ -260,6 +278,30 @@ class _Progress:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What scans found."""
+
+    tables: list[pa.Table] = field(default_factory=list)
+    problems: list[FileProblem] = field(default_factory=list)
+    names: list[ClassNames] = field(default_factory=list)
+
+    @property
+    def samples(self) -> int:
+        """Return how many samples there are."""
+        return sum(table.num_rows for table in self.tables)
+
+    def add(self, more: _Found) -> None:
+        """Take over what another scan found."""
+        self.tables.extend(more.tables)
+        self.problems.extend(more.problems)
+        self.names.extend(more.names)
+
+    def table(self) -> pa.Table:
+        """Return all rows."""
+        return pa.concat_tables(self.tables)
+
+
 class _Interrupted(Exception):  # noqa: N818 - not an error: the build was told to stop
     """Ends a scan in a worker thread."""
 
@@ -280,18 +322,15 @@ class _Build:
         self._promises = promises
         self._stop = threading.Event()
 
-    def scan(
-        self, files: Sequence[FileInfo], progress: _Progress
-    ) -> tuple[pa.Table, list[FileProblem]]:
-        tables, problems = [RowBuilder().finish()], []
+    def scan(self, files: Sequence[FileInfo], progress: _Progress) -> _Found:
+        found = _Found([RowBuilder().finish()])
         # Large pictures are what people train on: their size is judged when they are decoded.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            for group, (table, found) in self._in_threads(list(_groups(files))):
-                tables.append(table)
-                problems += found
-                progress.add(group, table.num_rows)
-        return pa.concat_tables(tables), problems
+            for group, more in self._in_threads(list(_groups(files))):
+                progress.add(group, more.samples)
+                found.add(more)
+        return found
 
     def _in_threads(self, groups: list[list[FileInfo]]) -> Iterator[_Scanned]:
         waiting: deque[tuple[list[FileInfo], Future[_Found]]] = deque()
@@ -308,22 +347,26 @@ class _Build:
                 pool.shutdown(cancel_futures=True)
 
     def _scan_group(self, group: list[FileInfo]) -> _Found:
-        rows, problems = RowBuilder(), []
+        rows, result = RowBuilder(), _Found()
         for file in group:
             empty = True
             for found in self._scan_file(file):
                 if self._stop.is_set():
                     raise _Interrupted
+                if isinstance(found, ClassNames):
+                    result.names.append(found)
+                    continue
                 empty = False
                 if isinstance(found, FileProblem):
-                    problems.append(found)
+                    result.problems.append(found)
                 elif isinstance(found, SampleLocation):
                     rows.append(found)
                 else:
                     rows.extend(found)
             if empty:
-                problems.append(_empty(file))
-        return rows.finish(), problems
+                result.problems.append(_empty(file))
+        result.tables.append(rows.finish())
+        return result
 
     def _scan_file(self, file: FileInfo) -> Scan:
         promise = self._promises.get(file.path)
@@ -333,7 +376,6 @@ class _Build:
         return SCANNERS[container](source)
 
 
-_Found = tuple[pa.Table, list[FileProblem]]
 _Scanned = tuple[list[FileInfo], _Found]
 
 

@@ -40,14 +40,22 @@ def scan_media_file(source: ScanSource) -> Scan:
     )
 
 
-def with_labels(table: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-    """Number the class folders of all media files; return the table and the class names."""
+def with_labels(table: pa.Table, names: tuple[str, ...]) -> tuple[pa.Table, tuple[str, ...]]:
+    """Number the class folders of all media files; return the table and the class names.
+
+    Args:
+        table: All rows.
+        names: What the classes of all other samples are called; they count where there are no
+            class folders.
+    """
     paths = table.column("file").combine_chunks().cast(pa.string())
     single = pc.equal(table.column("container").cast(pa.string()), "file")
     slash = pc.find_substring(paths, "/")
     folder = pc.if_else(pc.greater(slash, 0), _first_component(paths), None)
     folder = pc.if_else(single.combine_chunks(), folder, None)
     classes = sorted(name for name in pc.unique(folder).to_pylist() if name is not None)
+    if not classes and names:
+        return table, names
     labels = pc.index_in(folder, value_set=pa.array(classes, pa.string()))
     at = table.schema.get_field_index("label")
     return table.set_column(at, table.schema.field(at), labels), tuple(classes)

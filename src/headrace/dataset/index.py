@@ -8,10 +8,10 @@ modification stamps, which do differ, serve only to notice files that changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -22,9 +22,10 @@ import pyarrow.parquet as pq
 
 from headrace.core.digest import name_digest
 from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
-from headrace.dataset.location import Container, Kind, Member, SampleLocation
+from headrace.dataset.location import Kind, SampleLocation
 from headrace.dataset.media import KINDS
-from headrace.dataset.rows import PLACE_COLUMNS, SCHEMA, SCHEMA_VERSION, canonical_buffers
+from headrace.dataset.rowaccess import RowAccess, single_columns
+from headrace.dataset.rows import PLACE_COLUMNS, SCHEMA_VERSION, canonical_buffers
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
 from headrace.storage.port import FileInfo, Storage
@@ -79,11 +80,11 @@ class Index:
     def __init__(self, table: pa.Table, meta: IndexMeta) -> None:
         """Take over a table with the columns of ``rows.SCHEMA``; computes a missing digest."""
         self._table = table.combine_chunks().unify_dictionaries()
-        self._columns = {name: _single(self._table.column(name)) for name in SCHEMA.names}
+        self._columns = single_columns(self._table)
         self.meta = (
             meta if meta.digest else msgspec.structs.replace(meta, digest=self._digest(meta))
         )
-        self._rows = _RowAccess(self._columns)
+        self._rows = RowAccess(self._columns)
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -225,99 +226,6 @@ class Index:
         head = msgspec.json.encode((SCHEMA_VERSION, meta.classes, len(self)))
         buffers = (b for name in PLACE_COLUMNS for b in canonical_buffers(self._columns[name]))
         return name_digest(head, *buffers)
-
-
-class _RowAccess:
-    """Reads single rows straight from the columns' memory."""
-
-    def __init__(self, columns: dict[str, pa.Array]) -> None:
-        self._texts = {name: columns[name] for name in ("key", "file_version", "broken", "text")}
-        self._names = {
-            name: (columns[name].indices.to_numpy(), columns[name].dictionary)
-            for name in ("kind", "container", "file", "fields")
-        }
-        self._numbers = {
-            name: columns[name].to_numpy()
-            for name in ("file_size", "offset", "length", "row", "block", "cost_s")
-        }
-        self._optional = {
-            name: (columns[name].is_valid().to_numpy(zero_copy_only=False), _filled(columns[name]))
-            for name in ("label", "width", "height", "duration_s", "frames")
-        }
-        self._lists = {
-            name: (columns[name].offsets.to_numpy(), columns[name].values.to_numpy())
-            for name in ("member_offsets", "member_lengths", "keyframes")
-        }
-        layouts = self._names["fields"][1].to_pylist()
-        self._layouts: list[Sequence[tuple[str, str]]] = [
-            msgspec.json.decode(text, type=tuple[tuple[str, str], ...]) for text in layouts
-        ]
-
-    def location(self, row: int) -> SampleLocation:
-        kind: Kind = self._name("kind", row)  # type: ignore[assignment]
-        container: Container = self._name("container", row)  # type: ignore[assignment]
-        return SampleLocation(
-            key=self._texts["key"][row].as_py(),
-            kind=kind,
-            container=container,
-            file=self._name("file", row),
-            file_version=self._texts["file_version"][row].as_py(),
-            members=self._members(row),
-            keyframes=tuple(self._list("keyframes", row)),
-            broken=self._texts["broken"][row].as_py(),
-            text=self._texts["text"][row].as_py(),
-            file_size=self._number("file_size", row),
-            offset=self._number("offset", row),
-            length=self._number("length", row),
-            row=self._number("row", row),
-            block=self._number("block", row),
-            cost_s=self._number("cost_s", row),
-            label=self._optional_number("label", row),
-            width=self._optional_number("width", row),
-            height=self._optional_number("height", row),
-            duration_s=self._optional_number("duration_s", row),
-            frames=self._optional_number("frames", row),
-        )
-
-    def start(self, row: int) -> tuple[str, int]:
-        return self._name("file", row), self._number("offset", row)
-
-    def _name(self, column: str, row: int) -> str:
-        codes, names = self._names[column]
-        return str(names[codes[row].item()].as_py())
-
-    def _number(self, column: str, row: int) -> Any:
-        return self._numbers[column][row].item()
-
-    def _optional_number(self, column: str, row: int) -> Any:
-        known, values = self._optional[column]
-        return values[row].item() if known[row] else None
-
-    def _list(self, column: str, row: int) -> list[float]:
-        bounds, values = self._lists[column]
-        return values[bounds[row] : bounds[row + 1]].tolist()  # type: ignore[no-any-return]
-
-    def _members(self, row: int) -> tuple[Member, ...]:
-        layout = self._layouts[self._names["fields"][0][row]]
-        offsets, lengths = self._list("member_offsets", row), self._list("member_lengths", row)
-        return tuple(
-            Member(field=field, name=name, offset=int(offset), length=int(length))
-            for (field, name), offset, length in zip(layout, offsets, lengths, strict=True)
-        )
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    chunks = column.num_chunks
-    return column.chunk(0) if chunks == 1 else pa.concat_arrays(column.chunks or [_empty(column)])
-
-
-def _empty(column: pa.ChunkedArray) -> pa.Array:
-    return pa.array([], type=column.type)
-
-
-def _filled(column: pa.Array) -> npt.NDArray[np.generic]:
-    values: npt.NDArray[np.generic] = column.fill_null(0).to_numpy()
-    return values
 
 
 def _place(where: Storage | str | Path, path: str) -> tuple[Storage, str]:

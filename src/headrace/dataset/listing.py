@@ -11,6 +11,7 @@ from headrace.dataset.captions import CaptionFiles, take_captions
 from headrace.dataset.mdsdirectory import MANIFEST
 from headrace.dataset.media import container_of, extension
 from headrace.dataset.megatron import index_path
+from headrace.dataset.savedfolders import is_derived, take_states
 from headrace.storage.port import CLOSED_FOLDER, FileInfo, Storage
 
 
@@ -30,6 +31,9 @@ class Listing:
     manifests: Sequence[FileInfo]
     """Those that may say which shards an MDS directory has."""
 
+    states: Sequence[FileInfo]
+    """Those that say which shards a folder of Hugging Face's has."""
+
     captions: CaptionFiles
     """Those that hold captions of media files."""
 
@@ -46,7 +50,12 @@ class Listing:
 
     def helpers(self) -> Iterator[FileInfo]:
         """Yield the files that say something about others, of which an index may name faults."""
-        yield from (*self.manifests, *self.captions.lists, *self.captions.beside.values())
+        yield from (
+            *self.manifests,
+            *self.states,
+            *self.captions.lists,
+            *self.captions.beside.values(),
+        )
 
 
 def list_dataset(storage: Storage) -> Listing:
@@ -58,19 +67,21 @@ def list_dataset(storage: Storage) -> Listing:
             closed.append(FileInfo(path, file.size, file.version))
         elif posixpath.basename(path) == MANIFEST:
             manifests.append(file)
-        elif container_of(path) is None:
+        elif container_of(path) is None or is_derived(path):
             others[path] = file
         elif path == file.path:
             files.append(file)
         else:
             misnamed.append(FileInfo(path, file.size, file.version))
     paired, lone, companions = _paired(files, others)
+    states = take_states(paired, others)
     samples, captions = take_captions(_without_copies(paired), others)
     return Listing(
         samples,
         misnamed,
         closed,
         manifests,
+        states,
         captions,
         companions | captions.stamps(),
         Counter(map(extension, (*lone, *others))),

@@ -9,7 +9,11 @@ import msgspec
 from headrace.storage.port import FileInfo
 
 Kind = Literal["image", "video", "audio", "text", "other"]
-Container = Literal["file", "tar", "parquet", "jsonl", "mds", "megatron", "tfrecord"]
+Container = Literal["file", "tar", "parquet", "jsonl", "mds", "megatron", "tfrecord", "arrow"]
+
+
+WHOLE_FILE = -1
+"""Stands for the offset of a member that is another file as a whole."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +27,9 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     MDS, Megatron and TFRecord files, how its value is encoded."""
 
     offset: int
-    """First byte in the file; for Parquet the column chunk's, for compressed text the
-    uncompressed stream's."""
+    """First byte in the file; for Parquet the column chunk's, for compressed Arrow files the
+    record batch's, for compressed text the uncompressed stream's. ``WHOLE_FILE``: the value is
+    the file of which ``name`` is the path."""
 
     length: int
     """Bytes from there on, in the same terms."""
@@ -51,10 +56,10 @@ class SampleLocation(msgspec.Struct, frozen=True, kw_only=True):
 
     members: tuple[Member, ...]
     row: int = 0
-    """Row inside the Parquet row group (``block`` names the group)."""
+    """Row inside the Parquet row group or the record batch (``block`` names it)."""
 
     block: int = -1
-    """Parquet row group, or block of a compressed file; -1 where there is none."""
+    """Parquet row group, record batch, or block of a compressed file; -1 where there is none."""
 
     label: int | None = None
     """Class number from the folder's name, if any."""

@@ -46,6 +46,7 @@ _CONTAINERS: tuple[tuple[str, Container], ...] = (
     (".json.gz", "jsonl"),
     (".json.zst", "jsonl"),
     (".bin", "megatron"),
+    *((ending, "arrow") for ending in (".arrow", ".arrows", ".feather", ".ipc")),
     *((f".tfrecord{ending}", "tfrecord") for ending in ("", "s", ".gz", "s.gz")),
     *((f".mds{ending}", "mds") for ending in ("", ".zstd", ".gz", ".br", ".bz2", ".snappy")),
 )
@@ -55,9 +56,9 @@ _PART_OF_RECORDS = re.compile(r"(^|/)([^/.]+|[^/]+\.tfrecords?)-\d{5}-of-\d{5}(\
 
 LOOKED_FOR = (
     "images (.jpg .png .webp …), videos (.mp4 .webm .mkv …), audio (.wav .mp3 .flac …), "
-    "WebDataset shards (.tar), Parquet files (.parquet), JSON lines (.jsonl, .jsonl.gz, "
-    ".jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …), Megatron's tokens (.bin with "
-    ".idx), TFRecord files (.tfrecord, .tfrecord.gz)"
+    "WebDataset shards (.tar), Parquet and Arrow files (.parquet, .arrow, .feather), JSON lines "
+    "(.jsonl, .jsonl.gz, .jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …), Megatron's "
+    "tokens (.bin with .idx), TFRecord files (.tfrecord, .tfrecord.gz)"
 )
 """What a dataset may be made of, for people."""
 

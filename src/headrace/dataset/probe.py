@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import av
@@ -70,6 +70,23 @@ def probe(kind: Kind, open_stream: Callable[[], BinaryIO]) -> Headers:
         return Headers(broken=f"cannot be read as {kind}: {error.strerror or error}")
     except _IMAGE_ERRORS as error:
         return Headers(broken=f"cannot be read as {kind}: {str(error) or type(error).__name__}")
+
+
+def joint(headers: Mapping[str, Headers]) -> Headers:
+    """Return what is known of a sample of several media, each with its field's name.
+
+    Sizes and times are those of the first; broken is what one is broken by.
+    """
+    found = list(headers.values())
+    if len(found) < 2:
+        return found[0] if found else Headers()
+    broken = (f"{field}: {each.broken}" for field, each in headers.items() if each.broken)
+    return replace(
+        found[0],
+        keyframes=(),
+        cost_s=sum(each.cost_s for each in found),
+        broken=next(broken, None),
+    )
 
 
 def _probe_image(stream: BinaryIO) -> Headers:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headrace.core.errors import (
     ConfigError,
     CorruptDataError,
@@ -28,7 +30,7 @@ from headrace.core.record import Record
 from headrace.dataset.cache import CacheStatistics
 from headrace.dataset.fields import by_field
 from headrace.dataset.lines import Lines
-from headrace.dataset.location import Container, Member, SampleLocation
+from headrace.dataset.location import WHOLE_FILE, Container, Member, SampleLocation
 from headrace.dataset.records import Records
 from headrace.dataset.shards import Shards
 from headrace.dataset.side import SideFiles
@@ -40,7 +42,7 @@ from headrace.storage.rangefile import RangeFile
 if TYPE_CHECKING:
     from headrace.dataset.rowgroups import RowGroups
 
-RANGED: frozenset[Container] = frozenset({"file", "tar", "mds", "megatron"})
+RANGED: frozenset[Container] = frozenset({"file", "tar", "mds", "megatron", "arrow"})
 """Containers whose members are ranges of the file, unless it is compressed."""
 
 GAP_BYTES = 16 * 1024
@@ -52,7 +54,7 @@ class ReaderLimits:
     """How much a reader keeps in memory."""
 
     row_group_bytes: int = 256 * 1024 * 1024
-    """Decoded Parquet row groups that are kept [bytes]."""
+    """Decoded Parquet row groups and record batches of Arrow that are kept [bytes]."""
 
     frame_bytes: int = 64 * 1024 * 1024
     """Decompressed Zstandard frames that are kept [bytes]."""
@@ -103,6 +105,7 @@ class SampleReader:
         self._shards = Shards(storage, limits.shard_bytes)
         self._readers: dict[Container, Callable[[SampleLocation], dict[str, bytes]]] = {
             "parquet": lambda location: self._row_groups().read(location),
+            "arrow": lambda location: self._row_groups().read(location),
             "jsonl": Lines(self._files).read,
             "mds": self._shards.read,
             "tfrecord": Records(self._files).read,
@@ -116,6 +119,9 @@ class SampleReader:
             CorruptSampleError: the bytes are there, but are not a sample.
             StorageError: the file cannot be read.
         """
+        own = tuple(member for member in location.members if member.offset != WHOLE_FILE)
+        if len(own) < len(location.members):
+            return self._read_apart(location, own)
         with self.unchanged(location):
             if _is_ranged(location):
                 return self._read_members(location.file, location.members)
@@ -220,6 +226,27 @@ class SampleReader:
             raise
         self.require_unchanged(location)
 
+    def _read_apart(self, location: SampleLocation, own: tuple[Member, ...]) -> dict[str, bytes]:
+        """Read a sample of which some members are files of their own."""
+        inside = msgspec.structs.replace(location, members=own)
+        found = self.read_raw(inside) if own else {}
+        for member in location.members:
+            if member.offset == WHOLE_FILE:
+                found[member.field] = self._read_file(location, member)
+        return {member.field: found[member.field] for member in location.members}
+
+    def _read_file(self, location: SampleLocation, member: Member) -> bytes:
+        try:
+            size = self._storage.stat(member.name).size
+        except NotFoundError as error:
+            raise StaleIndexError(
+                _stale(location, f"names {member.name}, which is gone")
+            ) from error
+        if size != member.length:
+            change = f"names {member.name}, which has {size} bytes instead of {member.length}"
+            raise StaleIndexError(_stale(location, change))
+        return self._storage.read(member.name, 0, member.length)
+
     def _read_members(self, file: str, members: Sequence[Member]) -> dict[str, bytes]:
         runs = list(_runs(members))
         spans = [_span(run) for run in runs]
@@ -279,7 +306,11 @@ class _Checked:
 
 
 def _is_ranged(location: SampleLocation) -> bool:
-    return location.container in RANGED and location.block < 0
+    return (
+        location.container in RANGED
+        and location.block < 0
+        and all(member.offset != WHOLE_FILE for member in location.members)
+    )
 
 
 def _runs(members: Sequence[Member]) -> Iterator[list[Member]]:

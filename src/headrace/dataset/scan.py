@@ -16,8 +16,19 @@ from headrace.dataset.side import SideFiles
 from headrace.storage.port import FileInfo, Storage
 from headrace.storage.rangefile import RangeFile
 
-Found = SampleLocation | Rows | FileProblem
-"""A scanner yields samples in file order, one or many at a time, and what is wrong with a file."""
+
+@dataclass(frozen=True, slots=True)
+class ClassNames:
+    """What the classes are called that a file's labels number."""
+
+    file: FileInfo
+    names: tuple[str, ...]
+    """In the order of their numbers; empty where the file does not tell."""
+
+
+Found = SampleLocation | Rows | FileProblem | ClassNames
+"""A scanner yields samples in file order, one or many at a time, what is wrong with a file, and
+what its classes are called."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

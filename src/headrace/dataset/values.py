@@ -33,6 +33,8 @@ def value(container: Container, field: str, name: str, data: bytes) -> Value:
         LookupError: as ``ValueError``.
         CorruptDataError: as ``ValueError``.
     """
+    if container == "arrow" and name in _INTEGERS:
+        return int(np.frombuffer(data, name)[0])
     if container in _ENCODED and name != BYTES:
         return _ENCODED[container](name, data)
     decode = _BY_FIELD.get(field)
@@ -58,6 +60,12 @@ def _tokens(name: str, data: bytes) -> Value:
 
 
 _BY_FIELD: dict[str, Decode] = {"label": whole_number, "json": bytes.decode, "text": _text}
+
+_INTEGERS = frozenset(f"{sign}{size}" for sign in ("<i", "<u") for size in (2, 4, 8)) | {
+    "|i1",
+    "|u1",
+}
+"""Types of whole numbers as Arrow has them."""
 
 _ENCODED: dict[Container, Callable[[str, bytes], Value]] = {
     "mds": mds_value,
