@@ -56,20 +56,3 @@ def test_it_runs_on_batches_that_have_documents() -> None:
     joined, rows = program.run_batch(dict(columns), {name: np.array([3]) for name in columns})
     assert joined["segments"].tolist() == [[1, 2, 2]]  # type: ignore[union-attr]
     assert rows == dict.fromkeys(("tokens", "segments", "positions"), np.array([3]))
-
-
-def test_they_belong_to_the_rows_of_the_tokens() -> None:
-    program = Program(Pipeline([ops.Segments()]))
-    columns = {
-        "image": np.zeros((1, 2)),
-        "tokens": np.zeros((2, 3), np.int32),
-        "documents": np.array([[3], [3]], np.int32),
-    }
-    rows = {name: np.array([1]) if name == "image" else np.array([0, 2]) for name in columns}
-    _, after = program.run_batch(columns, rows)
-    assert {name: found.tolist() for name, found in after.items()} == {
-        "image": [1],
-        "tokens": [0, 2],
-        "segments": [0, 2],
-        "positions": [0, 2],
-    }

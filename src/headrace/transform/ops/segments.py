@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from headrace.core.errors import ConfigError
 from headrace.transform import cost
-from headrace.transform.op import BatchOp, Column, Columns, Rows, Rows
+from headrace.transform.op import BatchOp, Column, Columns, Rows
 from headrace.transform.spec import Spec
 
 Ids = npt.NDArray[np.int32]
@@ -50,10 +50,6 @@ class Segments(BatchOp, frozen=True):
         ]
         others = {name: value for name, value in columns.items() if name != self.fields[1]}
         return {**others, "segments": _column(segments), "positions": _column(positions)}
-
-    def rows(self, columns: Columns, rows: Mapping[str, Rows]) -> dict[str, Rows]:  # noqa: ARG002
-        """Return the rows of the tokens for what is made of them."""
-        return dict.fromkeys(("segments", "positions"), rows[self.fields[0]])
 
     def rows(self, columns: Columns, rows: Mapping[str, Rows]) -> dict[str, Rows]:  # noqa: ARG002
         """Return the rows of the tokens for what is made of them."""
