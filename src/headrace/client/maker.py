@@ -22,7 +22,7 @@ from headrace.core.errors import (
 from headrace.core.parts import WHOLE, SamplePart
 from headrace.core.record import Record
 from headrace.prepare.isolate import run_isolated
-from headrace.prepare.job import OpenJob
+from headrace.prepare.job import OpenJob, Place
 from headrace.prepare.sample import Prepared, finish_cut, finish_raw
 from headrace.prepare.substitute import Substitutes
 from headrace.wire.frames import FrameHeader
@@ -111,7 +111,7 @@ class Maker:
 
     def sees(self, key: SampleKey) -> bool:
         """Whether this host reads a sample from storage itself."""
-        return self._preparers[self._job.place(key.sample).source] is not None
+        return self._preparers[self._job.source_of(key.sample)] is not None
 
     def make(self, key: SampleKey, *, late: str = "") -> Made:
         """Make a sample from the bytes in storage, or its replacement.
@@ -133,7 +133,7 @@ class Maker:
         preparer = self._preparers[place.source]
         if preparer is None:
             raise StorageError("this host does not see the dataset's files")
-        throttled_s = self._throttle(key, part)
+        throttled_s = self._throttle(place, part)
         done = preparer.prepare(place.location, key, stop=stop, part=part)
         nbytes = part.of(place.location.length)
         return _made(done, storage_bytes=nbytes, throttled_s=throttled_s)
@@ -148,8 +148,9 @@ class Maker:
             record = self.make_part(key, part, stop=stop).record
             assert record is not None
             return record
-        self._throttle(key)
-        return self._prepare(key, stop=stop).record
+        place = self._job.place(key.sample)
+        self._throttle(place)
+        return self._prepare(key, place, stop=stop).record
 
     def from_raw(self, key: SampleKey, fields: Mapping[str, bytes], *, isolated: bool) -> Made:
         """Make a sample from the encoded fields of a raw frame, or its replacement.
@@ -232,22 +233,20 @@ class Maker:
         ) from last
 
     def _from_storage(self, key: SampleKey, target: int, late: str = "") -> Made:
-        throttled_s = self._throttle(key)
-        done = self._prepare(key, stop=target, late=late)
-        length = self._job.place(key.sample).location.length
-        return _made(done, storage_bytes=length, throttled_s=throttled_s)
+        place = self._job.place(key.sample)  # once: a row of the index is not in the cache
+        throttled_s = self._throttle(place)
+        done = self._prepare(key, place, stop=target, late=late)
+        return _made(done, storage_bytes=place.location.length, throttled_s=throttled_s)
 
-    def _throttle(self, key: SampleKey, part: SamplePart = WHOLE) -> float:
+    def _throttle(self, place: Place, part: SamplePart = WHOLE) -> float:
         """Wait for the quota of what this host reads from storage itself; return how long [s]."""
-        place = self._job.place(key.sample)
         if self._preparers[place.source] is None:
             return 0.0
         return self._limiter.wait(part.of(place.location.length))
 
-    def _prepare(self, key: SampleKey, *, stop: int, late: str = "") -> Prepared:
-        place = self._job.place(key.sample)
+    def _prepare(self, key: SampleKey, place: Place, *, stop: int, late: str = "") -> Prepared:
         preparer = self._preparers[place.source]
-        tries = 1 if self._is_known_broken(key) else TRIES
+        tries = TRIES if place.location.broken is None else 1
         if preparer is not None:
             try:
                 return self._patiently(

@@ -38,7 +38,7 @@ class Substitutes:
 
         None comes twice, and where there are few, every one comes.
         """
-        source = self._job.place(key.sample).source
+        source = self._job.source_of(key.sample)
         alike = self._samples_like(source, self._job.kind(key.sample))
         everything = self._job.source_range(source)
         draws = Draws(key, _POSITION)
