@@ -11,7 +11,7 @@ import io
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import av
 from av.container import InputContainer
@@ -24,6 +24,8 @@ from headrace.dataset.location import Kind
 
 IMAGE_READ_BYTES = 16 * 1024
 """Read at once while parsing a picture's header [bytes]."""
+
+_NO_DECODER = "there is no decoder for it"
 
 _IMAGE_ERRORS = (
     OSError,
@@ -103,6 +105,8 @@ def _probe_video(stream: BinaryIO) -> Headers:
         video = container.streams.best("video")
         if not isinstance(video, av.VideoStream):
             return Headers(broken="there is no video stream in it")
+        if not _has_decoder(video):
+            return Headers(broken=_NO_DECODER)
         frames, keyframes, end = 0, [], 0.0
         for packet in container.demux(video):
             if packet.size == 0 or packet.is_discard:
@@ -129,10 +133,16 @@ def _probe_audio(stream: BinaryIO) -> Headers:
         audio = container.streams.best("audio")
         if not isinstance(audio, av.AudioStream):
             return Headers(broken="there is no audio stream in it")
+        if not _has_decoder(audio):
+            return Headers(broken=_NO_DECODER)
         duration = _duration(container, audio, 0.0)
         return Headers(
             duration_s=duration, cost_s=audio_cost(duration * audio.rate * audio.channels)
         )
+
+
+def _has_decoder(stream: Any) -> bool:
+    return stream.codec_context is not None  # PyAV's types say that it always is
 
 
 def _open_media(stream: BinaryIO) -> InputContainer:

@@ -1,0 +1,29 @@
+"""Sound is indexed by its headers, whatever its format; what cannot be decoded is named."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from dataset.made_up_media import clip
+from headrace.dataset.probe import Headers, probe
+from sounds import LOSSLESS, LOSSY, sound, wav
+
+
+def probed(kind: str, data: bytes) -> Headers:
+    return probe(kind, lambda: io.BytesIO(data))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("container", "codec"), [*LOSSLESS, *LOSSY, ("matroska", "libopus")])
+def test_the_duration_is_known_from_the_headers(container: str, codec: str) -> None:
+    headers = probed("audio", sound(container, codec))
+    assert headers.duration_s == pytest.approx(3.0, rel=0.05)
+    assert headers.broken is None
+    assert headers.cost_s > 0
+
+
+def test_streams_that_nothing_decodes_are_broken() -> None:
+    assert probed("audio", wav(bits=0)).broken == "there is no decoder for it"
+    unknown = clip(2).replace(b"avc1", b"zzzz")
+    assert probed("video", unknown).broken == "there is no decoder for it"
