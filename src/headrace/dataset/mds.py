@@ -73,7 +73,7 @@ def scan_mds(source: ScanSource) -> Scan:
     if content.is_compressed:
         yield source.slow(
             "the shard is compressed, so that each sample needs all of it to be decompressed; "
-            "write it with compression=None"
+            "decompress it, write it with compression=None, or train with order='block'"
         )
 
 
