@@ -85,9 +85,10 @@ class Faulty:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def serve(self, request: _Handler) -> None:
-        self.requests.append(f"{request.command} {request.path}")
+        line = f"{request.command} {request.path}"
+        self.requests.append(line)
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        harm = self._harm(self.requests[-1])
+        harm = self._harm(line)
         if harm is None:
             answer, data = self._ask(request, body)
             request.answer(answer.status, dict(answer.getheaders()), data)
