@@ -157,3 +157,22 @@ def test_batch_ops_are_the_trainers() -> None:
 def test_a_premise_that_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigError, match="bandwidth"):
         Premise(bandwidth=0)
+
+
+@pytest.mark.parametrize(("nbytes", "duration_s"), [(160_000, 10), (5e6, 300), (1.8e6, 10)])
+def test_storage_makes_mel_spectrograms_and_the_trainer_pads_them(
+    nbytes: float, duration_s: float
+) -> None:
+    sound = KindProfile(kind="audio", nbytes=nbytes, duration_s=duration_s)
+    program = Program(
+        Pipeline(
+            [
+                ops.DecodeAudio(rate=16_000, mono=True, seconds=10.0),
+                ops.LogMel(16_000),
+                ops.Pad(axis=-1, fields=("mel",)),
+            ]
+        )
+    )
+    (explained,) = explain(program, [sound])
+    assert [row.place for row in explained.rows] == ["storage", "storage", "trainer, per batch"]
+    assert explained.wire_bytes == 80 * 1000 * 4

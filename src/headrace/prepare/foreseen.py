@@ -17,13 +17,14 @@ from headrace.dataset.cost import FIXED_S
 from headrace.dataset.index import Index
 from headrace.dataset.media import KINDS
 from headrace.transform import cost
+from headrace.transform.ops.audio import DecodeAudio
 from headrace.transform.ops.video import DecodeVideo
 from headrace.transform.program import Program
 
 PART_S = 0.25
 """Least CPU of one part of a sample [s]: opening the clip again takes a hundredth of it."""
 
-_VIDEO = KINDS.index("video")
+_VIDEO, _AUDIO = KINDS.index("video"), KINDS.index("audio")
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,14 +37,18 @@ class Foreseen:
         decoders = [op for op in program.ops if isinstance(op, DecodeVideo)]
         self._decoder = decoders[0] if decoders else None
         self._rows = np.flatnonzero(index.kinds == _VIDEO)
+        listeners = [op for op in program.ops if isinstance(op, DecodeAudio)]
+        self._listener = listeners[0] if listeners else None
 
     @cached_property
     def costs(self) -> Floats:
-        """CPU to prepare each sample [s]: of clips only the frames that are decoded count."""
-        if self._decoder is None or not self._rows.size:
-            return self._index.costs
+        """CPU to prepare each sample [s]: of clips and sounds only what is decoded counts."""
         costs = self._index.costs.copy()
-        costs[self._rows] = self._clip_costs(self._decoder)
+        if self._decoder is not None and self._rows.size:
+            costs[self._rows] = self._clip_costs(self._decoder)
+        if self._listener is not None:
+            rows = np.flatnonzero(self._index.kinds == _AUDIO)
+            costs[rows] = self._sound_costs(self._listener, rows)
         return costs
 
     @cached_property
@@ -67,6 +72,12 @@ class Foreseen:
         kept = self._number("width", 0.0) * self._number("height", 0.0) * decoder.frames
         decoding = np.maximum(every - FIXED_S, 0.0) * np.minimum(walked / frames, 1.0)
         costs: Floats = FIXED_S + decoding + kept * cost.TO_RGB
+        return costs
+
+    def _sound_costs(self, decoder: DecodeAudio, rows: npt.NDArray[np.int64]) -> Floats:
+        durations: Floats = self._index.column("duration_s")[rows].astype(np.float64)
+        decoding = np.maximum(self._index.costs[rows] - FIXED_S, 0.0)
+        costs: Floats = FIXED_S + decoding * np.nan_to_num(decoder.decoded(durations), nan=1.0)
         return costs
 
     @cached_property

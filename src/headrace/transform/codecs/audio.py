@@ -26,7 +26,7 @@ from headrace.transform.corrupt import untrusted_bytes
 RATES = (1_000, 384_000)
 """Lowest and highest rate that is taken or made [Hz]."""
 
-_PREROLL_S = 1.0
+PREROLL_S = 1.0
 """Decoded before a cut: MP3 and AAC refer to what lies before, Opus needs 0.08 s to settle."""
 
 _TELLING = frozenset({"wav", "w64", "aiff", "caf", "flac", "mov,mp4,m4a,3gp,3g2,mj2"})
@@ -205,7 +205,7 @@ class _SoundReader:
 
     def _decoded(self, begin: int, end: int | None) -> Sound:
         """Return the samples from ``begin`` to ``end``, or as far as there are any."""
-        before = begin - int(_PREROLL_S * self._rate)
+        before = begin - int(PREROLL_S * self._rate)
         if before > 0 and self._seek(before):
             sound = self._stretch(begin, end, is_sought=True)
             if sound is not None:

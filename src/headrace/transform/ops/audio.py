@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from headrace.core.draws import Draws
 from headrace.core.errors import ConfigError
 from headrace.core.record import Value
 from headrace.transform import cost
-from headrace.transform.codecs.audio import RATES, Cut, SoundRules, decode_sound
+from headrace.transform.codecs.audio import PREROLL_S, RATES, Cut, SoundRules, decode_sound
 from headrace.transform.op import ValueOp, encoded_source
 from headrace.transform.spec import Array, Encoded, Spec
+
+Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 _USUAL_RATE = 44_100
 _USUAL_CHANNELS = 2
@@ -69,6 +74,12 @@ class DecodeAudio(ValueOp, frozen=True):
         sound = decode_sound(encoded_source(value, self), rules, self._cut(draws))
         return sound[0] if self.mono else sound
 
+    def decoded(self, durations_s: Floats) -> Floats:
+        """Return which part of files of these durations is decoded, about."""
+        if self.seconds is None:
+            return np.ones_like(durations_s)
+        return np.minimum(1.0, (self.seconds + PREROLL_S) / np.maximum(durations_s, 1e-3))
+
     def infer(self, spec: Spec) -> Spec:
         """Return about as many samples as the file's duration, or the cut, has."""
         taken_s = min(duration_s(spec), self.seconds or float("inf"))
@@ -77,8 +88,10 @@ class DecodeAudio(ValueOp, frozen=True):
 
     def cost_s(self, spec: Spec) -> float:
         """Return the estimated CPU time [s]."""
-        taken_s = min(duration_s(spec), self.seconds or float("inf"))
-        decoded = taken_s * _USUAL_RATE * _USUAL_CHANNELS * cost.AUDIO
+        whole_s = duration_s(spec)
+        taken_s = min(whole_s, self.seconds or float("inf"))
+        decoded_s = whole_s * float(self.decoded(np.asarray(whole_s)))
+        decoded = decoded_s * _USUAL_RATE * _USUAL_CHANNELS * cost.AUDIO
         made = taken_s * self.rate * cost.RESAMPLE if self.rate else 0.0
         return decoded + made * (1 if self.mono else _USUAL_CHANNELS)
 
