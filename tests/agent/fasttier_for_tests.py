@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.agent.atlas import Atlas
-from headrace.agent.fasttier.file import FastFile
+from headrace.agent.fasttier.file import FastFile, disk_file, memory_file
 from headrace.agent.fasttier.through import fetch
 from headrace.agent.fasttier.tier import FastTier, Trip
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
@@ -29,6 +29,9 @@ from headrace.wire.messages import Fingerprint, RegisterJob
 
 SAMPLE_BYTES = 2000
 """Length of each text."""
+
+ROOM_BYTES = 2560
+"""What a text takes in the fast tier."""
 
 
 def text_of(number: int, nbytes: int = SAMPLE_BYTES) -> bytes:
@@ -93,10 +96,13 @@ class MadeUpProgress:
 class Shelf:
     """A fast tier that jobs read through, one sample after another."""
 
-    def __init__(self, directory: Path, samples: float) -> None:
+    def __init__(self, directory: Path, samples: float, in_memory: float) -> None:
         self.progress = MadeUpProgress()
-        self.file = FastFile(directory, int(samples * 2560))
-        self.tier = FastTier(self.file, self.progress)
+        self.file = disk_file(directory, max(1, int(samples * ROOM_BYTES)))
+        self.memory: FastFile | None = (
+            memory_file(int(in_memory * ROOM_BYTES)) if in_memory else None
+        )
+        self.tier = FastTier(self.progress, memory=self.memory, disk=self.file)
         self.jobs: dict[str, ServedJob] = {}
 
     def add(self, name: str, spec: JobSpec) -> OpenJob:
@@ -113,27 +119,31 @@ class Shelf:
         job = self.jobs[name]
         location = job.open.place(sample).location
         assert trip is not None
-        fetched = fetch(job.preparers[0], location, trip.errand, self.tier.fd)
+        fetched = fetch(job.preparers[0], location, trip.errand, self.tier.files)
         self.tier.end(trip, fetched.passage)
         return fetched.fields["text"]
 
     def read(self, name: str, step: int, sample: int) -> bytes:
         return self.carry_out(name, sample, self.begin(name, step, sample))
 
-    def run(self, name: str, steps: range) -> None:
-        """Let a job read all samples of some steps."""
+    def run(self, name: str, steps: range, *, ahead: bool = False) -> None:
+        """Let a job read all samples of some steps, perhaps long before it is asked for them."""
         for step in steps:
             for sample in self.jobs[name].open.schedule.batch(step).samples.tolist():
                 assert self.read(name, step, sample) == text_of(sample)
-            self.progress.at[name] = step
+            if not ahead:
+                self.progress.at[name] = step
 
 
 @contextmanager
-def shelf_in(directory: Path, samples: float) -> Iterator[Shelf]:
-    shelf = Shelf(directory, samples)
+def shelf_in(directory: Path, samples: float, in_memory: float = 0) -> Iterator[Shelf]:
+    """Room for so many samples on disk, and for so many in memory."""
+    shelf = Shelf(directory, samples, in_memory)
     try:
         yield shelf
     finally:
         shelf.file.close()
+        if shelf.memory is not None:
+            shelf.memory.close()
         for job in shelf.jobs.values():
             job.release()

@@ -142,7 +142,7 @@ async def test_copies_from_long_reads_are_the_samples(texts: Path, tmp_path: Pat
             errand = fast.begin(number, job, visit, place)
             assert errand is not None
             assert errand.kept is not None
-            fetched = fetch(job.preparers[0], place.location, errand, fast.fd)
+            fetched = fetch(job.preparers[0], place.location, errand, fast.files)
             assert fetched.fields["text"] == text_of(visit.sample)
             fast.end(number, fetched.passage)
         assert bench.statistics().hits == 512

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.agent.arena import Extent
-from headrace.agent.fasttier.space import BLOCK, Space, rounded
+from headrace.agent.fasttier.space import BLOCK, Space, Spaces, rounded
 
 Held = list[tuple[Extent, ...]]
 
@@ -65,3 +65,30 @@ def test_reserving_in_a_space_of_many_holes_takes_microseconds() -> None:
     for _ in range(10_000):
         space.free(space.reserve(3 * BLOCK))
     assert (time.perf_counter() - begin) / 10_000 < 100e-6
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 9 * BLOCK)), max_size=80))
+def test_several_spaces_lend_all_their_bytes_and_none_twice(
+    calls: list[tuple[bool, int]],
+) -> None:
+    spaces = Spaces([6 * BLOCK, 10 * BLOCK])
+    held: Held = []
+    for gives_back, nbytes in calls:
+        if gives_back and held:
+            spaces.free(held.pop(nbytes % len(held)))
+            continue
+        if rounded(nbytes) > spaces.free_bytes:
+            with pytest.raises(MemoryError):
+                spaces.reserve(nbytes)
+            continue
+        alone = [n for n in (0, 1) if rounded(nbytes) <= (6, 10)[n] * BLOCK - spaces.used_bytes(n)]
+        held.append(spaces.reserve(nbytes))
+        assert sum(extent.length for extent in held[-1]) == rounded(nbytes)
+        if alone:
+            assert {extent.offset >= 6 * BLOCK for extent in held[-1]} == {alone[0] == 1}
+    extents = [extent for lent in held for extent in lent]
+    lent = [n for extent in extents for n in range(extent.offset, extent.offset + extent.length)]
+    assert len(lent) == len(set(lent)) == spaces.nbytes - spaces.free_bytes
+    for extent in extents:
+        assert extent.offset >= 6 * BLOCK or extent.offset + extent.length <= 6 * BLOCK

@@ -8,10 +8,21 @@ from collections import OrderedDict
 from pathlib import Path
 
 import pytest
-from fasttier_for_tests import SAMPLE_BYTES, index_again, make_texts, shelf_in, spec_of, text_of
+from fasttier_for_tests import (
+    ROOM_BYTES,
+    SAMPLE_BYTES,
+    index_again,
+    make_texts,
+    shelf_in,
+    spec_of,
+    text_of,
+)
 
-from headrace.agent.fasttier.file import FastFile
-from headrace.core.errors import StaleIndexError, StorageError
+from headrace.agent.arena import BLOCK
+from headrace.agent.config import AgentConfig
+from headrace.agent.engine import Engine
+from headrace.agent.fasttier.file import disk_file
+from headrace.core.errors import ConfigError, StaleIndexError, StorageError
 
 
 def lru_hits(trace: list[int], room: int) -> int:
@@ -51,6 +62,63 @@ def test_what_fits_as_a_whole_is_read_once(texts: Path, tmp_path: Path) -> None:
         shelf.add("job", spec_of(texts))
         shelf.run("job", range(32))
         assert shelf.tier.statistics().misses == 64
+
+
+@pytest.mark.parametrize(("on_disk", "in_memory"), [(0, 72), (32, 40), (16, 16)])
+def test_memory_and_disk_are_one_cache_of_which_memory_is_filled_first(
+    texts: Path, tmp_path: Path, on_disk: int, in_memory: int
+) -> None:
+    with shelf_in(tmp_path, samples=on_disk + in_memory) as whole:
+        whole.add("job", spec_of(texts))
+        whole.run("job", range(32))
+        expected = whole.tier.statistics()
+    with shelf_in(tmp_path, on_disk, in_memory) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(4))
+        first = shelf.tier.statistics()
+        assert first.memory_used_bytes >= min(32, in_memory) * ROOM_BYTES - BLOCK
+        shelf.run("job", range(4, 32))
+        found = shelf.tier.statistics()
+    assert abs(found.hits - expected.hits) <= 0.03 * 256, "one that lies in two pieces at most"
+    assert found.memory_used_bytes <= found.memory_budget_bytes <= in_memory * ROOM_BYTES
+    assert found.used_bytes <= found.budget_bytes
+    share = in_memory / (on_disk + in_memory)
+    assert abs(found.memory_hits / found.hits - share) < 0.15
+    assert found.memory_hit_bytes == found.memory_hits * SAMPLE_BYTES
+
+
+def test_a_copy_in_memory_that_rotted_is_noticed_too(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=0, in_memory=72) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        os.pwrite(shelf.tier.files.memory_fd, b"\0" * shelf.tier.files.memory_bytes, 0)
+        shelf.run("job", range(8, 16))
+        assert shelf.tier.statistics().corrupt == 64
+
+
+def test_a_copy_s_tier_is_where_it_lies(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=60, in_memory=8) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(8))
+        tiers = [shelf.tier.tier_of(0, row) for row in range(64)]
+        assert {tier: tiers.count(tier) for tier in set(tiers)} == {"memory": 8, "ssd": 56}
+
+
+@pytest.mark.parametrize(("seed", "room"), [(3, 10), (4, 66)])
+def test_jobs_that_read_ahead_claim_nothing_that_they_have_read(
+    texts: Path, tmp_path: Path, seed: int, room: int
+) -> None:
+    with shelf_in(tmp_path, samples=room) as shelf:
+        shelf.add("first", spec_of(texts, seed=3))
+        shelf.add("second", spec_of(texts, seed=seed))
+        for step in range(8):
+            shelf.run("first", range(step, step + 1), ahead=True)
+            shelf.run("second", range(step, step + 1), ahead=True)
+        found = shelf.tier.statistics()
+        assert (found.misses, found.hits) == (64, 64)
+        shelf.progress.at.update(first=7, second=7)
+        shelf.tier.tidy()
+        assert not any(shelf.tier.timetable._read.values())
 
 
 def test_jobs_over_one_dataset_share_its_samples(texts: Path, tmp_path: Path) -> None:
@@ -106,7 +174,7 @@ def test_a_copy_that_rotted_is_noticed_and_the_original_read(texts: Path, tmp_pa
     with shelf_in(tmp_path, samples=70) as shelf:
         shelf.add("job", spec_of(texts))
         shelf.run("job", range(8))
-        os.pwrite(shelf.tier.fd, b"\0" * shelf.file.nbytes, 0)
+        os.pwrite(shelf.tier.files.disk_fd, b"\0" * shelf.file.nbytes, 0)
         shelf.run("job", range(8, 16))
         found = shelf.tier.statistics()
     assert (found.corrupt, found.hits, found.off) == (64, 0, "")
@@ -171,7 +239,7 @@ def test_trouble_with_the_disk_switches_it_off_once_and_fails_nothing(
         first, second = opened.schedule.batch(0).samples.tolist()[:2]
         trips = [shelf.begin("job", 0, sample) for sample in (first, second)]
         spare = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(spare, shelf.tier.fd)  # neither read nor written any more
+        os.dup2(spare, shelf.tier.files.disk_fd)  # neither read nor written any more
         for sample, trip in zip((first, second), trips, strict=True):
             assert shelf.carry_out("job", sample, trip) == text_of(sample)
         assert "writing to it failed" in shelf.tier.statistics().off
@@ -182,13 +250,42 @@ def test_trouble_with_the_disk_switches_it_off_once_and_fails_nothing(
 
 def test_a_disk_without_room_is_told_at_the_start() -> None:
     with pytest.raises(StorageError, match="fewer bytes"):
-        FastFile(Path("/dev/shm"), 1 << 62)
+        disk_file(Path("/dev/shm"), 1 << 62)
     with pytest.raises(StorageError, match="may write to"):
-        FastFile(Path("/proc"), 4096)
+        disk_file(Path("/proc"), 4096)
 
 
 def test_the_file_has_no_name_and_goes_with_its_owner(tmp_path: Path) -> None:
-    file = FastFile(tmp_path, 1 << 20)
+    file = disk_file(tmp_path, 1 << 20)
     assert list(tmp_path.iterdir()) == []
     assert os.fstat(file.fd).st_blocks * 512 >= 1 << 20
     file.close()
+
+
+@pytest.mark.parametrize("memory_cache", [-1, (64 << 20) - (1 << 19)])
+def test_memory_for_copies_is_a_part_of_all_memory(memory_cache: int) -> None:
+    config = {"token": "t" * 32, "memory_bytes": 64 << 20}
+    with pytest.raises(ConfigError, match="must be left for prepared samples"):
+        AgentConfig(**config, cache_memory_bytes=memory_cache)  # type: ignore[arg-type]
+    engine = Engine(AgentConfig(**config, workers=0, cache_memory_bytes=24 << 20))  # type: ignore[arg-type]
+    try:
+        assert engine.queue_statistics().memory_budget_bytes == 40 << 20
+        assert engine.fast.tier is not None
+        assert engine.fast.tier.statistics().memory_budget_bytes == 24 << 20
+    finally:
+        engine.close()
+
+
+def test_an_agent_whose_disk_has_no_room_keeps_samples_in_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = AgentConfig(
+        token="t" * 32, workers=0, cache=tmp_path, cache_bytes=1 << 60, cache_memory_bytes=1 << 20
+    )
+    engine = Engine(config)
+    try:
+        assert engine.fast.tier is not None
+        assert engine.fast.tier.budget == 1 << 20
+        assert "nothing is kept on disk" in caplog.text
+    finally:
+        engine.close()

@@ -86,7 +86,7 @@ class _Job:
         return f"/data/{sample}", 0
 
 
-def made(count: int) -> pa.RecordBatch:
+def made(count: int, *, has_cache: bool = True) -> pa.RecordBatch:
     return MadeRows().events(
         [
             MadeRow(
@@ -94,6 +94,7 @@ def made(count: int) -> pa.RecordBatch:
                 Visit(job=f"job-{number % 2}", step=3, sample=number, epoch=0),
                 ended=10**18 + number,
                 nbytes=100,
+                cached=100 * (number % 4 == 1) if has_cache else None,
                 read_s=0.001,
                 transform_s=0.002,
             )
@@ -115,3 +116,14 @@ def test_few_samples_are_recorded_one_by_one_and_many_in_sums() -> None:
     read = many["job-1", "read"]
     assert (read["count"], read["bytes"], read["file"]) == (MOST_EACH, 100 * MOST_EACH, None)
     assert read["duration_ns"] == pytest.approx(MOST_EACH * 1_000_000)
+
+
+@pytest.mark.parametrize("count", [4, 2 * MOST_EACH])
+def test_what_came_out_of_the_cache_is_told_where_there_is_one(count: int) -> None:
+    def told(has_cache: bool) -> list[dict[str, int] | None]:
+        rows = made(count, has_cache=has_cache).to_pylist()
+        return [row["counts"] and dict(row["counts"]) for row in rows if row["name"] == "read"]
+
+    assert sum(counts["cached_bytes"] for counts in told(True) if counts) == 100 * count // 4
+    assert all(counts for counts in told(True))
+    assert not any(told(False))

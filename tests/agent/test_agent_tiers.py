@@ -48,6 +48,11 @@ def test_links_hold_nothing_and_are_told_apart() -> None:
     assert tiers.of("/data") == "disk"
 
 
+def test_no_tier_is_called_as_agents_call_their_own_memory() -> None:
+    with pytest.raises(ConfigError, match="their own memory; choose another name"):
+        _tier("memory")
+
+
 @pytest.mark.parametrize(
     ("tiers", "said"),
     [

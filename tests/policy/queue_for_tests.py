@@ -10,6 +10,7 @@ from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     Action,
     Asked,
+    Encoded,
     Event,
     Finished,
     JobChanged,
@@ -38,6 +39,7 @@ class Steps:
     stored_bytes: int = 100_000
     tiers: dict[int, str] = field(default_factory=dict)
     content: str = ""
+    leaves_copies: bool = False
 
     def due(self, step: int) -> Sequence[Planned]:
         begin = self.first + step * self.width
@@ -56,6 +58,9 @@ class Steps:
 
     def recipe(self, sample: int) -> str:
         return self.content
+
+    def unkept(self, sample: int) -> Encoded | None:
+        return ("url", "digest", sample) if self.leaves_copies else None
 
     def stored(self, sample: int) -> Stored:
         return Stored(tier=self.tiers.get(sample, "hdd"), nbytes=self.stored_bytes)

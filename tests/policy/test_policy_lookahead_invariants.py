@@ -16,6 +16,7 @@ from headrace.policy.lookahead_events import (
     Broken,
     Crashed,
     Drop,
+    Encoded,
     Event,
     FetchBegan,
     FetchEnded,
@@ -64,6 +65,9 @@ class Plan:
 
     def recipe(self, sample: int) -> str:
         return self._recipe if sample % 5 else ""
+
+    def unkept(self, sample: int) -> Encoded | None:
+        return ("url", "digest", sample) if sample % 3 else None
 
     def stored(self, sample: int) -> Stored:
         return Stored(tier=("hdd", "ssd")[sample % 2], nbytes=10_000)

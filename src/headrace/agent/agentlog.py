@@ -32,6 +32,9 @@ class MadeRow(NamedTuple):
     nbytes: int
     """Read [bytes]."""
 
+    cached: int | None
+    """Of those, out of the agent's cache [bytes]; None: it has none."""
+
     read_s: float
     transform_s: float
     """0: not at all."""
@@ -60,7 +63,14 @@ class AgentLog:
         self._made, self._served = MadeRows(), ServedRows()
 
     def made(
-        self, job: OpenJob, visit: Visit, *, nbytes: int, read_s: float, transform_s: float = 0.0
+        self,
+        job: OpenJob,
+        visit: Visit,
+        *,
+        nbytes: int,
+        cached: int | None,
+        read_s: float,
+        transform_s: float = 0.0,
     ) -> None:
         """Record that a sample is ready now.
 
@@ -68,11 +78,13 @@ class AgentLog:
             job: Whose it is.
             visit: Which it is.
             nbytes: What was read for it [bytes].
+            cached: What of that came out of the agent's cache [bytes]; None: it has none.
             read_s: How long that took [s].
             transform_s: How long it was worked on then [s].
         """
         if self._recording is not None:
-            row = (job, visit, time.time_ns(), nbytes, read_s, transform_s)  # a MadeRow, in haste
+            # a MadeRow, in haste
+            row = (job, visit, time.time_ns(), nbytes, cached, read_s, transform_s)
             self._recording.record_row(self._made, row)
 
     def served(self, row: ServedRow) -> None:
@@ -156,30 +168,33 @@ class MadeRows:
         if len(rows) <= MOST_EACH:
             return batch_of(event for row in rows for event in _each(MadeRow(*row)))
         sums: defaultdict[str, _Sum] = defaultdict(_Sum)
-        for _, visit, ended, nbytes, read_s, transform_s in rows:
-            sums[visit.job].add(ended, nbytes, read_s, transform_s)
+        for row in rows:
+            sums[row[1].job].add(MadeRow(*row))
         return batch_of(event for job, one in sums.items() for event in one.events(job))
 
 
 class _Sum:
     """What many samples of a job took together."""
 
-    __slots__ = ("_begin", "_nbytes", "_read", "_read_s", "_transform_s", "_transformed")
+    __slots__ = ("_begin", "_cached", "_nbytes", "_read", "_read_s", "_transform_s", "_transformed")
 
     def __init__(self) -> None:
         self._begin: int | None = None
+        self._cached: int | None = None
         self._read = self._transformed = self._nbytes = 0
         self._read_s = self._transform_s = 0.0
 
-    def add(self, ended: int, nbytes: int, read_s: float, transform_s: float) -> None:
+    def add(self, row: MadeRow) -> None:
         if self._begin is None:
-            self._begin = ended - _ns(read_s + transform_s)
+            self._begin = row.ended - _ns(row.read_s + row.transform_s)
         self._read += 1
-        self._nbytes += nbytes
-        self._read_s += read_s
-        if transform_s:
+        self._nbytes += row.nbytes
+        if row.cached is not None:
+            self._cached = (self._cached or 0) + row.cached
+        self._read_s += row.read_s
+        if row.transform_s:
             self._transformed += 1
-            self._transform_s += transform_s
+            self._transform_s += row.transform_s
 
     def events(self, job: str) -> Iterator[Event]:
         begin = self._begin or 0
@@ -192,6 +207,7 @@ class _Sum:
             bytes=self._nbytes,
             is_write=False,
             count=self._read,
+            counts=_told_cached(self._cached),
         )
         if self._transformed:
             yield Event(
@@ -248,6 +264,7 @@ def _each(row: MadeRow) -> Iterator[Event]:
         offset=offset,
         bytes=row.nbytes,
         is_write=False,
+        counts=_told_cached(row.cached),
     )
     yield read
     if row.transform_s:
@@ -262,6 +279,10 @@ def _each(row: MadeRow) -> Iterator[Event]:
             sample=read.sample,
             file=file,
         )
+
+
+def _told_cached(cached: int | None) -> dict[str, int] | None:
+    return None if cached is None else {"cached_bytes": cached}
 
 
 def _ns(seconds: float) -> int:

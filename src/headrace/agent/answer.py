@@ -245,6 +245,7 @@ class _Sender:
             throttled_s=throttled_s,
             read_s=done.read_s,
             transform_s=done.transform_s,
+            cpu_s=done.cpu_s,
             tier=reading.tier if own else "",
             hit=own and done.passage.hit,
             has_cache=own and self._engine.fast.in_use,
@@ -269,27 +270,35 @@ class _Sender:
             held_s = await self._engine.wait_for_egress(self._name, stored.nbytes, step=visit.step)
             async with self._source.budget.lent(stored.nbytes):
                 try:
-                    encoded = await self._read(visit, place)
+                    encoded, tier = await self._read(visit, place)
                 except HeadraceError as error:
                     self._frames.put_nowait(_missing(visit, "unreadable", str(error)))
                     return
-                tier = self._engine.tier_of(job, place.source, hit=encoded.passage.hit)
                 reading = Reading(self._name, tier, stored.nbytes, throttled_s)
                 self._engine.count_reading(reading, encoded.read_s)
-                self._engine.log.made(job.open, visit, nbytes=stored.nbytes, read_s=encoded.read_s)
+                self._engine.log.made(
+                    job.open,
+                    visit,
+                    nbytes=stored.nbytes,
+                    cached=self._engine.fast.cached(stored.nbytes, hit=encoded.passage.hit),
+                    read_s=encoded.read_s,
+                )
                 left = asyncio.Event()
                 parts = self._raw_frame(action, encoded, tier, throttled_s + held_s)
                 self._frames.put_nowait(Outgoing(parts, left.set, raw=True))
                 await left.wait()
 
-    async def _read(self, visit: Visit, place: Place) -> Encoded:
-        """Read a sample, through the fast tier where there is one."""
+    async def _read(self, visit: Visit, place: Place) -> tuple[Encoded, TierName]:
+        """Read a sample, through the fast tier where there is one; return also its tier."""
         job, fast = self._request.job, self._engine.fast
         number = -self._engine.next_numbers(1)[0]
         errand = fast.begin(number, job, visit, place) or Errand()
-        return await self._source.reader.read(
-            job.preparers[place.source], place.location, errand, fast.fd, partial(fast.end, number)
+        ended = partial(fast.end, number)
+        encoded = await self._source.reader.read(
+            job.preparers[place.source], place.location, errand, fast.files, ended
         )
+        kept = errand.kept if encoded.passage.hit else None
+        return encoded, self._engine.tier_of(job, place.source, kept)
 
     def _raw_frame(
         self, action: ServeRaw, encoded: Encoded, tier: TierName, throttled_s: float

@@ -19,6 +19,8 @@ from headrace.wire.listening import Listen, TlsFiles
 WORKERS_PER_CPU = 16
 """More worker processes only take memory, also where each waits for slow storage."""
 
+_LEAST_MEMORY = 1 << 20
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentConfig:
@@ -58,7 +60,7 @@ class AgentConfig:
     """Worker processes."""
 
     memory_bytes: int = 2 << 30
-    """Prepared samples, over all jobs [bytes]."""
+    """Prepared samples over all jobs, and what of the cache lies in memory [bytes]."""
 
     raw_memory_bytes: int = 256 << 20
     """Encoded bytes on their way to clients, over all jobs [bytes]."""
@@ -83,6 +85,9 @@ class AgentConfig:
     cache_bytes: int = 0
     """Most bytes that are kept there, reserved at the start [bytes]."""
 
+    cache_memory_bytes: int = 0
+    """Part of ``memory_bytes`` for encoded samples that are needed again; 0: none [bytes]."""
+
     reorder: Literal["ordered", "always"] = "ordered"
     """For which jobs upcoming reads are merged into long ones that leave copies in the cache:
     those that the controller orders, or all."""
@@ -105,7 +110,7 @@ class AgentConfig:
     def __post_init__(self) -> None:
         for name, least in (
             ("workers", 0),
-            ("memory_bytes", 1 << 20),
+            ("memory_bytes", _LEAST_MEMORY),
             ("raw_memory_bytes", 1 << 20),
             ("range_memory_bytes", 0),
             ("copies", 0),
@@ -131,6 +136,13 @@ class AgentConfig:
                 raise ConfigError(f"agent.hosts: {host!r} is not a host's name; give --host")
 
     def _check_cache(self) -> None:
+        left = self.memory_bytes - self.cache_memory_bytes
+        if self.cache_memory_bytes < 0 or left < _LEAST_MEMORY:
+            raise ConfigError(
+                f"agent.cache_memory_bytes={self.cache_memory_bytes} is a part of memory_bytes="
+                f"{self.memory_bytes}, of which {_LEAST_MEMORY} at least must be left for "
+                "prepared samples; give --cache-memory less or --memory more"
+            )
         if (self.cache is None) != (self.cache_bytes == 0):
             raise ConfigError(
                 "a cache needs both a directory and bytes; give --cache and --cache-bytes"

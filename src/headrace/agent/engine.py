@@ -19,9 +19,10 @@ from headrace.agent.arena import Arena
 from headrace.agent.atlas import Atlas
 from headrace.agent.bandwidth import Bandwidth
 from headrace.agent.config import AgentConfig
+from headrace.agent.fasttier.records import Kept
 from headrace.agent.fasttier.trips import Trips, open_fast_tier
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
-from headrace.agent.plan import AgentPlan, Cache
+from headrace.agent.plan import AgentPlan
 from headrace.agent.prepared import Prepared
 from headrace.agent.proofs import Proofs
 from headrace.agent.tasks import (
@@ -116,7 +117,6 @@ class Engine:
         self.boot = secrets.token_hex(8)
         self.jobs: dict[str, ServedJob] = {}
         self.tiers = Tiers(config.tiers)
-        self._cache_tier = self.tiers.of_cache(str(config.cache or ""))
         self.usage = Usage()
         self.effort = Effort()
         self.threads = DaemonThreads(THREADS, "headrace-agent")
@@ -129,7 +129,7 @@ class Engine:
         """Samples started of which it is known who holds them."""
         self.beside = 0
         """Of those, how many this agent sits beside."""
-        arena = Arena(config.memory_bytes)
+        arena = Arena(config.memory_bytes - config.cache_memory_bytes)
         self.prepared = Prepared(arena)
         """What tasks made, or are making."""
 
@@ -142,14 +142,15 @@ class Engine:
             )
         )
         self.bandwidth = Bandwidth(self._queue, self.handle, self.clock, self.tiers.links)
-        self.fast = Trips(open_fast_tier(config, self._queue, self.clock))
+        disk_tier = self.tiers.of_cache(str(config.cache or ""))
+        self.fast = Trips(open_fast_tier(config, self._queue, self.clock, disk_tier))
         self.pool = WorkerPool(
             arena,
             WorkerLimits(
                 count=config.workers,
                 memory_bytes=config.worker_memory_bytes,
                 task_s=config.task_s,
-                fast_fd=self.fast.fd,
+                fast=self.fast.files,
             ),
             self._report,
         )
@@ -202,10 +203,9 @@ class Engine:
         self, job: OpenJob, message: RegisterJob, atlas: Atlas, sources: Sequence[ServedSource]
     ) -> AgentPlan:
         """Return a job's schedule as it falls to this agent."""
-        tiers, holders = [source.tier for source in sources], self.fast.holders(job, sources)
-        cache = Cache(self._cache_tier, holders) if holders else None
+        tiers, copies = [source.tier for source in sources], self.fast.copies(job, sources)
         where = atlas.find(message.places)
-        return AgentPlan(job, message, self.config.name, where, tiers, cache=cache)
+        return AgentPlan(job, message, self.config.name, where, tiers, copies=copies)
 
     def follow(self, name: str, shared: JobRoster) -> None:
         """Go on with a job whose samples fall to the agents, or are cut, in another way.
@@ -323,9 +323,9 @@ class Engine:
         """Return a job's visits that are foreseen and not started, those due first in front."""
         return self._queue.upcoming(job)
 
-    def tier_of(self, job: ServedJob, source: int, *, hit: bool) -> TierName:
-        """Return the tier that a sample of one of a job's sources was read from."""
-        return self._cache_tier if hit else job.sources[source].tier
+    def tier_of(self, job: ServedJob, source: int, kept: Kept | None) -> TierName:
+        """Return the tier that a sample of one of a job's sources is read from, or its copy."""
+        return job.sources[source].tier if kept is None else self.fast.tier_of(kept)
 
     async def wait_for_egress(self, job: str, nbytes: int, *, step: int) -> float:
         """Wait until a job's quotas have ``nbytes`` to be sent; return how long that took [s]."""
@@ -401,8 +401,7 @@ class Engine:
         errand = None
         if visit.part.is_whole:  # of a clip in parts only the needed ranges are read
             errand = self.fast.begin(action.ticket, job, visit, place)
-        hit = errand is not None and errand.kept is not None
-        tier = self.tier_of(job, place.source, hit=hit)
+        tier = self.tier_of(job, place.source, errand.kept if errand else None)
         nbytes = visit.part.of(place.location.length)
         reading = Reading(visit.job, tier, nbytes, action.throttled_s, visit)
         self.pool.submit(
@@ -457,6 +456,7 @@ class Engine:
                 job.open,
                 reading.visit,
                 nbytes=reading.nbytes,
+                cached=self.fast.cached(reading.nbytes, hit=done.passage.hit),
                 read_s=done.read_s,
                 transform_s=done.transform_s,
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -14,7 +13,7 @@ from headrace.core.digest import name_digest
 from headrace.core.media import TierName
 from headrace.core.parts import WHOLE, SamplePart
 from headrace.dataset.media import KINDS
-from headrace.policy.lookahead_events import Planned, Stored
+from headrace.policy.lookahead_events import Encoded, Planned, Stored
 from headrace.policy.placement import Placement
 from headrace.prepare.job import OpenJob
 from headrace.prepare.pieces import Pieces, pieces_of
@@ -23,15 +22,6 @@ from headrace.wire.messages import RegisterJob
 
 _FIRST_GUESS_BYTES = {"image": 1 << 20, "video": 16 << 20, "audio": 4 << 20, "text": 64 << 10}
 _OTHER_GUESS_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """The agent's own copies of samples."""
-
-    tier: TierName
-    holds: Sequence[Callable[[int], bool]]
-    """For each source: whether there is a copy of a row now."""
 
 
 class AgentPlan:
@@ -43,6 +33,8 @@ class AgentPlan:
         agent: The agent's name.
         where: Where the job's blocks lie, if that is known.
         tiers: Tier of each of its sources.
+        copies: For each source what tells on which tier the agent's own copy of a row lies now,
+            if there is one; nothing: no copies are ever kept.
     """
 
     def __init__(
@@ -53,7 +45,7 @@ class AgentPlan:
         where: Whereabouts | None = None,
         tiers: Sequence[TierName] = (),
         *,
-        cache: Cache | None = None,
+        copies: Sequence[Callable[[int], TierName | None]] = (),
     ) -> None:
         names = [entry.name for entry in message.roster]
         self._job = job
@@ -61,7 +53,7 @@ class AgentPlan:
         self._own = names.index(agent) if agent in names else -1
         self._where = where
         self._tiers = tuple(tiers) or (OTHER_TIER,) * len(job.sources)
-        self._cache = cache
+        self._copies = copies
         self._placement = Placement(message.roster, where.holders if where else ())
         self._kinds = [source.index.kinds for source in job.sources]
         self._costs = [foreseen.costs for foreseen in job.foreseen]
@@ -94,9 +86,18 @@ class AgentPlan:
         """Return the tier that a sample lies on, and how many bytes it has there."""
         source, row = self._split(sample)
         length = int(self._job.sources[source].index.lengths[row])
-        if self._cache is not None and self._cache.holds[source](row):
-            return Stored(tier=self._cache.tier, nbytes=length)
-        return Stored(tier=self._tiers[source], nbytes=length)
+        return Stored(tier=self._copy(source, row) or self._tiers[source], nbytes=length)
+
+    def unkept(self, sample: int) -> Encoded | None:
+        """Return what names a sample's encoded bytes, if reading them may leave a copy.
+
+        None where there is a copy now, or none is ever kept.
+        """
+        source, row = self._split(sample)
+        if not self._copies or self._copy(source, row) is not None:
+            return None
+        origin = self._job.spec.sources[source]
+        return origin.url, origin.index_digest, row
 
     def recipe(self, sample: int) -> str:
         """Return the digest of what decides a prepared sample's bytes beside number and epoch.
@@ -128,6 +129,9 @@ class AgentPlan:
             for kind, cut in self._cuts.items()
             if cut > 0
         }
+
+    def _copy(self, source: int, row: int) -> TierName | None:
+        return self._copies[source](row) if self._copies else None
 
     def _split(self, sample: int) -> tuple[int, int]:
         source = int(np.searchsorted(self._starts, sample, side="right")) - 1

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.agent.fasttier.file import FastFiles
 from headrace.agent.fasttier.through import Errand, Passage, fetch
 from headrace.agent.threads import DaemonThreads
 from headrace.dataset.location import SampleLocation
@@ -83,7 +84,7 @@ class RawReader:
         preparer: Preparer,
         location: SampleLocation,
         errand: Errand,
-        fast_fd: int,
+        fast: FastFiles,
         ended: Callable[[Passage | None], None],
     ) -> Encoded:
         """Return a sample's encoded fields.
@@ -92,7 +93,7 @@ class RawReader:
             preparer: Of the sample's source.
             location: Of the sample.
             errand: What the fast tier has to do with it.
-            fast_fd: Descriptor of the fast tier's file; -1 where there is none.
+            fast: Where the fast tier is read and written.
             ended: Called with what became of the errand, also when nobody waits any more.
 
         Raises:
@@ -100,7 +101,7 @@ class RawReader:
             StorageError: the bytes cannot be read.
         """
         loop = asyncio.get_running_loop()
-        reading = partial(_read, preparer, location, errand, fast_fd)
+        reading = partial(_read, preparer, location, errand, fast)
         reads = loop.run_in_executor(self._threads, reading)
         reads.add_done_callback(lambda done: ended(_passage_of(done)))
         return await asyncio.shield(reads)
@@ -115,7 +116,7 @@ def _passage_of(done: asyncio.Future[Encoded]) -> Passage | None:
     return None if failed else done.result().passage
 
 
-def _read(preparer: Preparer, location: SampleLocation, errand: Errand, fd: int) -> Encoded:
+def _read(preparer: Preparer, location: SampleLocation, errand: Errand, fast: FastFiles) -> Encoded:
     begin = time.perf_counter()
-    fetched = fetch(preparer, location, errand, fd)
+    fetched = fetch(preparer, location, errand, fast)
     return Encoded(fetched.fields, time.perf_counter() - begin, fetched.passage)

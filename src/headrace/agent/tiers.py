@@ -18,6 +18,9 @@ OTHER_TIER: TierName = "hdd"
 CACHE_TIER: TierName = "ssd"
 """Tier of the agent's own cache where no configured one holds its directory."""
 
+MEMORY_TIER: TierName = "memory"
+"""Tier of copies that lie in the agent's memory: nothing limits reading them."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 
 
@@ -38,6 +41,10 @@ class Tier:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"tier {self.name!r}: a name has up to 32 letters, digits, '-', '_' and '.'"
+            )
+        if self.name == MEMORY_TIER:
+            raise ConfigError(
+                f"tier {self.name}: that is what agents call their own memory; choose another name"
             )
         if self.media not in get_args(Media):
             raise ConfigError(

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from headrace.agent.arena import Extent, pieces
 from headrace.agent.coretime import CoreTime
+from headrace.agent.fasttier.file import FastFiles
 from headrace.agent.fasttier.through import Errand, Fetched, Passage, fetch
 from headrace.agent.roots import Located
 from headrace.agent.storages import SharedStorages
@@ -66,10 +67,10 @@ _PR_SET_PDEATHSIG = 1
 class Worker:
     """The loop of one worker process."""
 
-    def __init__(self, link: socket.socket, memory: memoryview, fast_fd: int) -> None:
+    def __init__(self, link: socket.socket, memory: memoryview, fast: FastFiles) -> None:
         self._link = link
         self._memory = memory
-        self._fast_fd = fast_fd
+        self._fast = fast
         self._sources: dict[int, OpenPipeline] = {}
         self._preparers: dict[int, Preparer] = {}
         self._storages = SharedStorages()
@@ -109,8 +110,9 @@ class Worker:
         return Proven(ticket=work.ticket, fingerprint=proof)
 
     def _make(self, task: Task) -> Done | Failed:
-        before_s = self._core_time.seconds()
+        before_s, before_cpu_s = self._core_time.seconds(), time.process_time()
         done, passage = self._prepare(task)
+        cpu_s = time.process_time() - before_cpu_s
         cores_s = self._core_time.seconds() - before_s
         fields, buffers = pack_fields(done.record)
         nbytes = sum(field.nbytes for field in fields)
@@ -127,6 +129,7 @@ class Worker:
             digest=payload_digest(buffers),
             read_s=done.read_s,
             transform_s=done.transform_s,
+            cpu_s=cpu_s,
             cores_s=cores_s,
             passage=passage,
         )
@@ -144,7 +147,7 @@ class Worker:
 
     def _fetch(self, preparer: Preparer, task: Task, errand: Errand) -> tuple[Fetched, float]:
         begin = time.perf_counter()
-        fetched = fetch(preparer, task.location, errand, self._fast_fd)
+        fetched = fetch(preparer, task.location, errand, self._fast)
         return fetched, time.perf_counter() - begin
 
     def _preparer(self, source: int) -> Preparer:
@@ -255,13 +258,20 @@ def _mapped_bytes() -> int:
 def main() -> None:
     """Run as a child of an agent."""
     parser = argparse.ArgumentParser(prog="headrace.agent.worker")
-    for name in ("link", "arena", "arena-bytes", "fast", "memory-bytes", "parent"):
+    for name in ("link", "arena", "arena-bytes", "memory-bytes", "parent"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    for name in ("memory-fd", "memory-bytes", "disk-fd"):
+        parser.add_argument(f"--cache-{name}", type=int, required=True)
     given = parser.parse_args()
     arena = mmap.mmap(given.arena, given.arena_bytes)
+    fast = FastFiles(
+        memory_fd=given.cache_memory_fd,
+        memory_bytes=given.cache_memory_bytes,
+        disk_fd=given.cache_disk_fd,
+    )
     restrict(parent=given.parent, memory_bytes=given.memory_bytes)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the agent is gone
-        Worker(socket.socket(fileno=given.link), memoryview(arena), given.fast).run()
+        Worker(socket.socket(fileno=given.link), memoryview(arena), fast).run()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import cast
 import msgspec
 
 from headrace.agent.arena import Arena, Extent
+from headrace.agent.fasttier.file import NO_FILES, FastFiles
 from headrace.agent.tasks import (
     LENGTH,
     MAX_MESSAGE_BYTES,
@@ -69,8 +70,8 @@ class WorkerLimits:
     task_s: float = 60.0
     """A task that runs longer is ended with its worker [s]."""
 
-    fast_fd: int = -1
-    """Descriptor of the fast tier's file; -1 where there is none."""
+    fast: FastFiles = NO_FILES
+    """Where the fast tier is read and written."""
 
 
 Report = Callable[[Outcome | TooLarge], None]
@@ -186,7 +187,7 @@ class WorkerPool:
             process = await asyncio.create_subprocess_exec(
                 *self._command(theirs.fileno()),
                 stdin=DEVNULL,
-                pass_fds=(theirs.fileno(), self._arena.fd, *self._fast_fds()),
+                pass_fds=(theirs.fileno(), self._arena.fd, *self._limits.fast.fds),
                 env={**os.environ, **_ONE_THREAD, **_waits(self._limits.task_s)},
                 start_new_session=True,  # Ctrl-C in a terminal ends the agent, and it its workers
             )
@@ -200,15 +201,14 @@ class WorkerPool:
             "link": link,
             "arena": self._arena.fd,
             "arena-bytes": self._arena.nbytes,
-            "fast": self._limits.fast_fd,
+            "cache-memory-fd": self._limits.fast.memory_fd,
+            "cache-memory-bytes": self._limits.fast.memory_bytes,
+            "cache-disk-fd": self._limits.fast.disk_fd,
             "memory-bytes": self._limits.memory_bytes,
             "parent": os.getpid(),
         }
         given = [f"--{name}={value}" for name, value in options.items()]
         return [sys.executable, "-m", "headrace.agent.worker", *given]
-
-    def _fast_fds(self) -> tuple[int, ...]:
-        return () if self._limits.fast_fd < 0 else (self._limits.fast_fd,)
 
     def _heard(self, worker: _Worker, message: FromWorker) -> None:
         if isinstance(message, TooLarge):

@@ -74,6 +74,7 @@ class Given:
     lead_seconds: float
     cache: Path | None
     cache_bytes: int
+    cache_memory: int
     reorder: Literal["ordered", "always"]
     allow_op: tuple[str, ...]
     cpu_threshold: float
@@ -216,6 +217,12 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     "--cache-bytes", type=ByteSize(), default="0", help="Bytes to reserve there, such as 200GiB."
 )
 @click.option(
+    "--cache-memory",
+    type=ByteSize(),
+    default="0",
+    help="Part of --memory that keeps encoded samples that are needed again.",
+)
+@click.option(
     "--reorder",
     type=click.Choice(["ordered", "always"]),
     default="ordered",
@@ -308,6 +315,7 @@ def _config(options: Given) -> AgentConfig:
         lead_s=options.lead_seconds,
         cache=options.cache,
         cache_bytes=options.cache_bytes,
+        cache_memory_bytes=options.cache_memory,
         reorder=options.reorder,
         allowed_ops=options.allow_op,
         cpu_scope=options.cpu_scope,

@@ -16,6 +16,8 @@ Rules, in the order in which they win:
    that a request waits for are waited for longer: their raw bytes would be held back too.
 6. What is started for one job is made for all whose foreseen visits have the same content, and
    kept until the last of them has had it or does not want it any more.
+7. Bytes that a running task reads, and leaves a copy of, are not read by another meanwhile: other
+   samples go on, and those of other pipelines or seeds come when there is the copy.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from headrace.policy.lookahead_events import (
     Asked,
     Broken,
     Crashed,
+    Encoded,
     Event,
     FetchBegan,
     FetchEnded,
@@ -61,6 +64,7 @@ from headrace.policy.lookahead_events import (
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.memory_shares import MemoryShares
 from headrace.policy.patience import Patience
+from headrace.policy.reads import Reads
 from headrace.policy.results import Results
 from headrace.policy.throttle import Throttle
 from headrace.policy.window import JobWindow
@@ -85,6 +89,7 @@ class Lookahead:
         self._busy_reason = ""
         self._jobs: dict[str, JobWindow] = {}
         self._results = Results(self._memory, self._jobs)
+        self._reads = Reads()
         self._patience = Patience()
         self._throttle = Throttle(limits.burst_s)
         self._counts: Counter[str] = Counter()
@@ -434,6 +439,7 @@ class Lookahead:
     def _start(self, now: float) -> list[Action]:
         actions: list[Action] = []
         blocked: set[str] = set()
+        self._end_reads()
         if self._throttle.active:
             self._throttle.begin_round()
         while self._transform and len(self._results.running) < self._allowed:
@@ -445,6 +451,8 @@ class Lookahead:
             if nbytes > self._memory.budget:
                 actions += self._abandon(job, item, *_TOO_LARGE)
                 continue
+            if self._waits_for_copy(job, item):
+                continue
             if self._is_held(job, item, now):
                 blocked.add(job.name)
                 continue
@@ -454,6 +462,22 @@ class Lookahead:
             else:
                 blocked.add(job.name)
         return actions
+
+    def _waits_for_copy(self, job: JobWindow, item: Item) -> bool:
+        """Set an item aside whose bytes are being read, for another job or another visit."""
+        encoded = _unkept(job, item)
+        if encoded is None or not self._reads.wait(encoded, item.visit):
+            return False
+        item.state = "fetching"
+        self._counts["behind"] += 1
+        return True
+
+    def _end_reads(self) -> None:
+        """Let what waited for the reads of tasks that have ended be started."""
+        for visit in self._reads.take_over(self._results.running):
+            job = self._jobs.get(visit.job)
+            if job is not None:
+                job.take_up([visit])
 
     def _abandon(self, job: JobWindow, item: Item, code: str, reason: str) -> list[Action]:
         """Plan an item no more that cannot be started."""
@@ -477,7 +501,10 @@ class Lookahead:
         throttled_s = 0.0 if before_s is None else job.held.total_s(now) - before_s
         if self._throttle.active and self._throttle.limits(job.name):
             self._throttle.pay(job.name, _stored(job, item), now)
+        encoded = _unkept(job, item)
         result = self._results.start(job, item, nbytes, now)
+        if encoded is not None:
+            self._reads.begin(encoded, result.ticket)
         self._workers.spend(job.name, item.cost_s, now)
         self._counts["started"] += 1
         return Start(ticket=result.ticket, visit=item.visit, nbytes=nbytes, throttled_s=throttled_s)
@@ -571,6 +598,11 @@ class Lookahead:
                 if item.state in ("planned", "fetching"):
                     actions += self._abandon(job, item, "busy", event.reason)
         return actions
+
+
+def _unkept(job: JobWindow, item: Item) -> Encoded | None:
+    """Return what names the bytes that an item's task would read and leave a copy of, if any."""
+    return job.plan.unkept(item.visit.sample) if item.visit.part.is_whole else None
 
 
 def _stored(job: JobWindow, item: Item) -> Stored:

@@ -49,6 +49,10 @@ class Stored:
     """Encoded bytes [bytes]."""
 
 
+Encoded: TypeAlias = tuple[str, str, int]
+"""(URL, index digest, row): names encoded bytes for all jobs that read them."""
+
+
 class Plan(Protocol):
     """A job's schedule as one agent sees it. Pure: the same answer to the same question."""
 
@@ -68,9 +72,16 @@ class Plan(Protocol):
         ...
 
     def stored(self, sample: int) -> Stored:
-        """Return where a sample would be read now: the only answer that may change with time.
+        """Return where a sample would be read now: may change with time.
 
         Asked only for jobs that have a quota.
+        """
+        ...
+
+    def unkept(self, sample: int) -> Encoded | None:
+        """Return what names a sample's encoded bytes, if reading them may leave a copy.
+
+        None where there is a copy now, or none is ever kept. May change with time.
         """
         ...
 

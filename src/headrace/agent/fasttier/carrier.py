@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.agent.fasttier.file import FastFiles
 from headrace.agent.fasttier.through import Passage, leave_copy
-from headrace.agent.fasttier.tier import FastTier, Key, Record
+from headrace.agent.fasttier.tier import FastTier, Record
+from headrace.agent.fasttier.timetable import Key
 from headrace.agent.jobs import ServedJob
 from headrace.agent.threads import DaemonThreads
 from headrace.core.errors import HeadraceError
@@ -61,7 +63,7 @@ class Carrier:
                 return None
             begin = time.perf_counter()
             reading = asyncio.ensure_future(
-                self._thread.run(partial(_read_and_leave, load, copies, self.tier.fd))
+                self._thread.run(partial(_read_and_leave, load, copies, self.tier.files))
             )
             reading.add_done_callback(partial(self._settle, load, copies))
             await asyncio.shield(reading)  # it goes on when nobody waits any more
@@ -94,7 +96,7 @@ class Carrier:
         return sorted(copies, key=lambda copy: copy.row)
 
 
-def _read_and_leave(load: Load, copies: Sequence[_Copy], fd: int) -> list[Passage] | None:
+def _read_and_leave(load: Load, copies: Sequence[_Copy], files: FastFiles) -> list[Passage] | None:
     """Read samples at once and leave copies; None: they cannot be read, as each will tell."""
     index = load.job.open.sources[load.source].index
     locations = [index.location(copy.row) for copy in copies]
@@ -104,7 +106,7 @@ def _read_and_leave(load: Load, copies: Sequence[_Copy], fd: int) -> list[Passag
         log.info("a long read of %s failed: %s", locations[0].file, error)
         return None
     pairs = zip(copies, found, strict=True)
-    return [leave_copy(fd, copy.record.extents, fields) for copy, fields in pairs]
+    return [leave_copy(files, copy.record.extents, fields) for copy, fields in pairs]
 
 
 def _soonest_first(item: tuple[int, Use | None]) -> tuple[bool, int]:

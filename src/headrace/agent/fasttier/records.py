@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import msgspec
 
 from headrace.agent.arena import Extent
+from headrace.agent.fasttier.file import FastFiles
 from headrace.core.digest import payload_digest
 
 OVERHEAD_BYTES = 256
@@ -37,7 +37,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Fields)
 
 
-def write_record(fd: int, extents: Sequence[Extent], fields: Fields) -> Stored | None:
+def write_record(files: FastFiles, extents: Sequence[Extent], fields: Fields) -> Stored | None:
     """Write a sample's record over ``extents``; None: it is larger, and nothing was written.
 
     Raises:
@@ -48,12 +48,12 @@ def write_record(fd: int, extents: Sequence[Extent], fields: Fields) -> Stored |
         return None
     stored = Stored(nbytes=record.nbytes, digest=payload_digest([record]))
     for extent in extents:
-        _write_all(fd, record[: extent.length], extent.offset)
+        files.write(extent, record[: extent.length])
         record = record[extent.length :]
     return stored
 
 
-def read_record(fd: int, kept: Kept) -> Fields | None:
+def read_record(files: FastFiles, kept: Kept) -> Fields | None:
     """Return a sample's fields; None: the bytes are not those that were written.
 
     Raises:
@@ -61,15 +61,9 @@ def read_record(fd: int, kept: Kept) -> Fields | None:
     """
     left, parts = kept.nbytes, []
     for extent in kept.extents:
-        parts.append(os.pread(fd, min(left, extent.length), extent.offset))
+        parts.append(files.read(extent, left))
         left -= len(parts[-1])
     record = parts[0] if len(parts) == 1 else b"".join(parts)
     if left or payload_digest([record]) != kept.digest:
         return None
     return _decoder.decode(record)
-
-
-def _write_all(fd: int, data: memoryview, offset: int) -> None:
-    while data:
-        count = os.pwrite(fd, data, offset)
-        data, offset = data[count:], offset + count

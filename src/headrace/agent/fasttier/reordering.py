@@ -167,7 +167,7 @@ class Reordering:
         return sorted((visit for visit in held if visit.step > over), key=lambda v: v.step)
 
     def _is_kept(self, job: ServedJob, sample: int, tier: FastTier) -> bool:
-        return tier.holds(*tier.key(job, job.open.source_of(sample), sample))
+        return tier.tier_of(*tier.key(job, job.open.source_of(sample), sample)) is not None
 
     def _wanted(
         self, job: ServedJob, visits: Sequence[Visit], room: float, least_gain: float | None

@@ -1,9 +1,11 @@
-"""Who holds which bytes of the fast tier's file."""
+"""Who holds which bytes of the fast tier's files."""
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from headrace.agent.arena import Extent
 
@@ -73,6 +75,62 @@ class Space:
                 end = self._ends.pop(begin)
                 del self._begins[end]
                 return begin, end
+
+
+class Spaces:
+    """Spaces one behind another in one numbering; the first that has room is used first.
+
+    What fits in none of them alone is laid over several. Not thread-safe.
+    """
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._spaces = [Space(size) for size in sizes]
+        self._starts = [0, *accumulate(space.nbytes for space in self._spaces)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all together [bytes]."""
+        return self._starts[-1]
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that nobody holds [bytes]."""
+        return sum(space.free_bytes for space in self._spaces)
+
+    def used_bytes(self, number: int) -> int:
+        """Return how much of one space is held [bytes]."""
+        return self._spaces[number].nbytes - self._spaces[number].free_bytes
+
+    def reserve(self, nbytes: int) -> tuple[Extent, ...]:
+        """Return extents of ``rounded(nbytes)`` in all.
+
+        Raises:
+            MemoryError: fewer bytes are free.
+        """
+        left = rounded(nbytes)
+        if left > self.free_bytes:
+            raise MemoryError(f"{left} B wanted of the fast tier, {self.free_bytes} B are free")
+        for number, space in enumerate(self._spaces):
+            if left <= space.free_bytes:
+                return self._take(number, left)
+        extents: list[Extent] = []
+        for number, space in enumerate(self._spaces):
+            part = min(left, space.free_bytes)
+            extents += self._take(number, part)
+            left -= part
+        return tuple(extents)
+
+    def free(self, extents: Sequence[Extent]) -> None:
+        """Give extents back."""
+        for extent in extents:
+            number = bisect_right(self._starts, extent.offset) - 1
+            inside = Extent(extent.offset - self._starts[number], extent.length)
+            self._spaces[number].free([inside])
+
+    def _take(self, number: int, nbytes: int) -> tuple[Extent, ...]:
+        start = self._starts[number]
+        taken = self._spaces[number].reserve(nbytes)
+        return tuple(Extent(start + extent.offset, extent.length) for extent in taken)
 
 
 def rounded(nbytes: int) -> int:

@@ -13,6 +13,10 @@ class FastTierStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     budget_bytes: int
     used_bytes: int
+    memory_budget_bytes: int
+    """Part of the budget that lies in memory [bytes]."""
+
+    memory_used_bytes: int
     samples: int
     """Samples kept now."""
 
@@ -23,6 +27,10 @@ class FastTierStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Reads whose bytes came from where the dataset lies."""
 
     hit_bytes: int
+    memory_hits: int
+    """Of the hits, those out of memory."""
+
+    memory_hit_bytes: int
     miss_bytes: int
     stored: int
     """Copies made."""

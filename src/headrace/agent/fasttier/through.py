@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from headrace.agent.arena import Extent
+from headrace.agent.fasttier.file import FastFiles
 from headrace.agent.fasttier.records import Fields, Kept, Stored, read_record, write_record
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Preparer
@@ -48,8 +49,10 @@ class Fetched:
     passage: Passage
 
 
-def fetch(preparer: Preparer, location: SampleLocation, errand: Errand, fd: int) -> Fetched:
-    """Return a sample's encoded fields; ``fd`` is the fast tier's file.
+def fetch(
+    preparer: Preparer, location: SampleLocation, errand: Errand, files: FastFiles
+) -> Fetched:
+    """Return a sample's encoded fields; ``files`` are the fast tier's.
 
     A copy is as good as the original only as long as that is what was indexed, so its size and
     version are asked for every time, as when it is read itself.
@@ -61,7 +64,7 @@ def fetch(preparer: Preparer, location: SampleLocation, errand: Errand, fd: int)
     trouble = ""
     if errand.kept is not None:
         try:
-            fields = read_record(fd, errand.kept)
+            fields = read_record(files, errand.kept)
         except OSError as error:
             fields, trouble = None, f"reading it failed: {error}"
         if fields is not None:
@@ -70,12 +73,12 @@ def fetch(preparer: Preparer, location: SampleLocation, errand: Errand, fd: int)
     fields = preparer.raw(location)
     if not errand.slot or trouble:
         return Fetched(fields, Passage(trouble=trouble))
-    return Fetched(fields, leave_copy(fd, errand.slot, fields))
+    return Fetched(fields, leave_copy(files, errand.slot, fields))
 
 
-def leave_copy(fd: int, slot: tuple[Extent, ...], fields: Fields) -> Passage:
+def leave_copy(files: FastFiles, slot: tuple[Extent, ...], fields: Fields) -> Passage:
     """Keep a sample's fields in a slot, if they fit."""
     try:
-        return Passage(stored=write_record(fd, slot, fields))
+        return Passage(stored=write_record(files, slot, fields))
     except OSError as error:
         return Passage(trouble=f"writing to it failed: {error}")

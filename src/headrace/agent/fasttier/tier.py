@@ -2,7 +2,7 @@
 
 What is read from where a dataset lies passes by here: it is kept if it is needed again before
 something that would have to go for it. All state is in memory; of the file's bytes nothing
-outlives the agent.
+outlives the agent. Memory and a fast disk make one cache: memory is filled first.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from headrace.agent.arena import Extent
-from headrace.agent.fasttier.file import FastFile
+from headrace.agent.fasttier.file import FastFile, FastFiles
 from headrace.agent.fasttier.records import OVERHEAD_BYTES, Kept, Stored
-from headrace.agent.fasttier.space import Space, rounded
+from headrace.agent.fasttier.space import Spaces, rounded
 from headrace.agent.fasttier.statistics import FastTierStatistics
 from headrace.agent.fasttier.through import Errand, Passage
-from headrace.agent.fasttier.timetable import Progress, Timetable
+from headrace.agent.fasttier.timetable import Key, Progress, Timetable
 from headrace.agent.jobs import ServedJob
+from headrace.agent.tiers import CACHE_TIER, MEMORY_TIER
+from headrace.core.media import TierName
 from headrace.policy.lookahead_events import Visit
 from headrace.policy.nextuse import NextUseCache, Use
 from headrace.prepare.job import Place
@@ -36,16 +37,9 @@ LOOKED_AT = 2000
 """Samples of which it is looked, at each tidying, whether their next use was passed over."""
 
 
-class Key(NamedTuple):
-    """One sample of one dataset."""
-
-    dataset: int
-    row: int
-
-
 @dataclass(slots=True)
 class Record:
-    """Where a sample lies in the file, or is being written to."""
+    """Where a sample lies, or is being written to."""
 
     extents: tuple[Extent, ...]
     version: str
@@ -75,27 +69,42 @@ class Trip:
 
 
 class FastTier:
-    """Which samples are kept, and where. Used from the event loop's thread only."""
+    """Which samples are kept, and where. Used from the event loop's thread only.
 
-    def __init__(self, file: FastFile, progress: Progress) -> None:
+    Args:
+        progress: How far the jobs are.
+        memory: The part in memory; None: there is none.
+        disk: The part on a disk; None: there is none.
+        disk_tier: Tier of that disk.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        *,
+        memory: FastFile | None = None,
+        disk: FastFile | None = None,
+        disk_tier: TierName = CACHE_TIER,
+    ) -> None:
         self.timetable = Timetable(progress)
         self.off = ""
         """Why it is not used any more; empty while it is."""
 
-        self._file = file
-        self._space = Space(file.nbytes)
+        self.files = FastFiles(
+            memory_fd=memory.fd if memory else -1,
+            memory_bytes=memory.nbytes if memory else 0,
+            disk_fd=disk.fd if disk else -1,
+        )
+        """Where what is kept is read and written."""
+
+        self._disk_tier = disk_tier
+        self._space = Spaces([file.nbytes if file else 0 for file in (memory, disk)])
         self._cache: NextUseCache[Key] = NextUseCache(
             self._space.nbytes, lambda use: progress.due_at(*use)
         )
-        self._progress = progress
         self._records: dict[Key, Record] = {}
         self._largest = min(self._space.nbytes // LARGEST_SHARE, LARGEST_BYTES)
         self._counts = dict.fromkeys(_COUNTS, 0)
-
-    @property
-    def fd(self) -> int:
-        """Descriptor of the file."""
-        return self._file.fd
 
     @property
     def budget(self) -> int:
@@ -112,10 +121,17 @@ class FastTier:
         dataset = self.timetable.dataset(job.open.spec.sources[source], job.sources[source])
         return self.timetable.next_of(dataset, rows)
 
-    def holds(self, dataset: int, row: int) -> bool:
-        """Return whether a sample would be read from the fast tier now."""
+    def tier_of(self, dataset: int, row: int) -> TierName | None:
+        """Return where a sample would be read from the fast tier now; None: it would not."""
         record = self._records.get(Key(dataset, row))
-        return record is not None and record.stored is not None
+        if record is None or record.stored is None:
+            return None
+        return self.tier_at(record.extents)
+
+    def tier_at(self, extents: Sequence[Extent]) -> TierName:
+        """Return the tier of what is kept; on disk also where only a part is."""
+        memory = all(self.files.is_memory(extent) for extent in extents)
+        return MEMORY_TIER if memory else self._disk_tier
 
     def begin(self, name: str, job: ServedJob, visit: Visit, place: Place) -> Trip | None:
         """Return what a read has to do with the fast tier, to be ended; None: nothing."""
@@ -126,7 +142,8 @@ class FastTier:
         if record is not None and record.version != place.location.file_version:
             self._drop(key)  # the dataset was indexed anew
             record = None
-        then = self.timetable.after(name, visit.step, visit.sample)
+        self.timetable.note_read(Use(name, visit.step), key)
+        then = self.timetable.after(name, visit.step, key)
         length = place.location.length
         if record is None:
             record = self.admit(key, length, then, place.location.file_version)
@@ -145,7 +162,7 @@ class FastTier:
         if passage is not None and passage.trouble:
             self._switch_off(passage.trouble)
         if passage is not None:
-            self._count("hits" if passage.hit else "misses", trip.nbytes)
+            self._count_read(trip, passage)
         if trip.record is None or self.off:
             return
         if trip.errand.kept is None:
@@ -200,9 +217,10 @@ class FastTier:
 
     def tidy(self) -> None:
         """Look at a part of what is kept: a next use that has passed is not one any more."""
+        self.timetable.forget_reads()
         passed: dict[int, list[Key]] = {}
         for key, use in self._cache.rotate(LOOKED_AT):
-            if use is None or use.step <= self._progress.over(use.job):
+            if use is None or self.timetable.is_over(use, key):
                 passed.setdefault(key.dataset, []).append(key)
         for dataset, keys in passed.items():
             following = self.timetable.next_of(dataset, [key.row for key in keys])
@@ -226,6 +244,8 @@ class FastTier:
             off=self.off,
             budget_bytes=self._space.nbytes,
             used_bytes=self._space.nbytes - self._space.free_bytes,
+            memory_budget_bytes=self.files.memory_bytes,
+            memory_used_bytes=self._space.used_bytes(0),
             samples=len(self._records),
             **self._counts,
         )
@@ -255,6 +275,12 @@ class FastTier:
         if not record.users:
             self._space.free(record.extents)
 
+    def _count_read(self, trip: Trip, passage: Passage) -> None:
+        self._count("hits" if passage.hit else "misses", trip.nbytes)
+        kept = trip.errand.kept
+        if passage.hit and kept is not None and self.tier_at(kept.extents) == MEMORY_TIER:
+            self._count("memory_hits", trip.nbytes)
+
     def _count(self, what: str, nbytes: int) -> None:
         self._counts[what] += 1
         self._counts[f"{_ONE[what]}_bytes"] += nbytes
@@ -270,11 +296,13 @@ class FastTier:
             self._drop(key)
 
 
-_ONE = {"hits": "hit", "misses": "miss", "stored": "stored"}
+_ONE = {"hits": "hit", "memory_hits": "memory_hit", "misses": "miss", "stored": "stored"}
 _COUNTS = (
     "hits",
     "misses",
     "hit_bytes",
+    "memory_hits",
+    "memory_hit_bytes",
     "miss_bytes",
     "stored",
     "stored_bytes",

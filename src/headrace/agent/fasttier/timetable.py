@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,17 @@ STEPS_KEPT = 256
 """Steps whose samples' next uses are remembered: more than tasks are started for at once."""
 
 Ids = npt.NDArray[np.int64]
-Uses: TypeAlias = dict[int, Use | None]
-"""Sample → its next use."""
+
+
+class Key(NamedTuple):
+    """One sample of one dataset."""
+
+    dataset: int
+    row: int
+
+
+Uses: TypeAlias = dict[Key, list[Use]]
+"""Each sample's next use by every job that has one, the soonest first."""
 
 
 class Progress(Protocol):
@@ -52,7 +61,11 @@ class _Reader:
 
 
 class Timetable:
-    """The jobs of an agent and what they read. Not thread-safe."""
+    """The jobs of an agent and what they read. Not thread-safe.
+
+    Jobs read ahead of what they are asked for, so how far one is does not tell which samples it
+    has read: that is noted.
+    """
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -60,6 +73,7 @@ class Timetable:
         self._numbers: dict[tuple[str, str], int] = {}
         self._readers: dict[int, list[_Reader]] = {}
         self._known: OrderedDict[tuple[str, int], Uses] = OrderedDict()
+        self._read: dict[str, dict[Key, int]] = {}
 
     def add(self, name: str, job: ServedJob) -> None:
         """Take in a job, or that it changed."""
@@ -73,6 +87,7 @@ class Timetable:
     def remove(self, name: str) -> None:
         """Forget a job."""
         self._jobs.pop(name, None)
+        self._read.pop(name, None)
         self._known.clear()
         for dataset, readers in list(self._readers.items()):
             self._readers[dataset] = [reader for reader in readers if reader.job != name]
@@ -88,7 +103,23 @@ class Timetable:
         name = source.place.url, spec.index_digest
         return self._numbers.setdefault(name, len(self._numbers))
 
-    def after(self, name: str, step: int, sample: int) -> Use | None:
+    def note_read(self, use: Use, key: Key) -> None:
+        """Note that a job reads a sample for a step now: that is no next use any more."""
+        read = self._read.setdefault(use.job, {})
+        read[key] = max(use.step, read.get(key, use.step))
+
+    def forget_reads(self) -> None:
+        """Forget reads for steps that are over anyway; to be called every few seconds."""
+        for name, read in self._read.items():
+            over = self._progress.over(name)
+            self._read[name] = {key: step for key, step in read.items() if step > over}
+
+    def is_over(self, use: Use, key: Key) -> bool:
+        """Return whether a job has read a sample for a step, or will not any more."""
+        over = use.step <= self._progress.over(use.job)
+        return over or use.step <= self._read.get(use.job, {}).get(key, -1)
+
+    def after(self, name: str, step: int, key: Key) -> Use | None:
         """Return who reads a sample next after a job has read it for a step; None: nobody.
 
         Raises:
@@ -97,18 +128,19 @@ class Timetable:
         known = self._known.get((name, step))
         if known is None:
             known = self._foresee(name, step)
-        if sample not in known:
-            known.update(self._uses(name, np.array([sample]), step))
-        return known[sample]
+        if key not in known:
+            known |= self._uses(name, key.dataset, np.array([key.row]), step)
+        uses = (use for use in known[key] if not self.is_over(use, key))
+        return next(uses, None)
 
     def next_of(self, dataset: int, rows: Sequence[int]) -> list[Use | None]:
         """Return who reads each row of a dataset next, as far as the jobs are now."""
         ids = np.array(rows, dtype=np.int64)
-        return self._soonest(
-            [(r, r.schedule.next_use(ids + r.start, self._progress.over(r.job)))
-             for r in self._readers.get(dataset, ())],
-            len(rows),
-        )  # fmt: skip
+        found = [
+            (reader, self._next_steps(reader, dataset, ids, self._progress.over(reader.job)))
+            for reader in self._readers.get(dataset, ())
+        ]
+        return [uses[0] if uses else None for uses in self._by_time(found, len(rows))]
 
     def _datasets_of(self, job: ServedJob) -> list[int]:
         pairs = zip(job.open.spec.sources, job.sources, strict=True)
@@ -116,38 +148,45 @@ class Timetable:
 
     def _foresee(self, name: str, step: int) -> Uses:
         """Remember the next uses of all samples of a step that fall to this agent."""
-        planned = self._jobs[name].plan.due(step)
-        ids = np.array([visit.sample for visit in planned], dtype=np.int64)
-        known = self._known[name, step] = self._uses(name, ids, step)
+        job = self._jobs[name]
+        ids = np.array([visit.sample for visit in job.plan.due(step)], dtype=np.int64)
+        known = self._known[name, step] = {}
+        for source, dataset in enumerate(self._datasets_of(job)):
+            span = job.open.source_range(source)
+            rows = ids[(ids >= span.start) & (ids < span.stop)] - span.start
+            if rows.size:
+                known |= self._uses(name, dataset, rows, step)
         if len(self._known) > STEPS_KEPT:
             self._known.popitem(last=False)
         return known
 
-    def _uses(self, name: str, ids: Ids, step: int) -> Uses:
-        job = self._jobs[name]
-        uses: Uses = {}
-        for source, dataset in enumerate(self._datasets_of(job)):
-            span = job.open.source_range(source)
-            own = ids[(ids >= span.start) & (ids < span.stop)]
-            if own.size:
-                following = list(self._following(name, dataset, own - span.start, step))
-                uses.update(zip(own.tolist(), self._soonest(following, own.size), strict=True))
-        return uses
-
-    def _following(
-        self, name: str, dataset: int, rows: Ids, step: int
-    ) -> Iterator[tuple[_Reader, Ids]]:
+    def _uses(self, name: str, dataset: int, rows: Ids, step: int) -> Uses:
+        found = []
         for reader in self._readers[dataset]:
             after = step if reader.job == name else self._progress.over(reader.job)
-            yield reader, reader.schedule.next_use(rows + reader.start, after)
+            found.append((reader, self._next_steps(reader, dataset, rows, after)))
+        keys = [Key(dataset, row) for row in rows.tolist()]
+        return dict(zip(keys, self._by_time(found, rows.size), strict=True))
 
-    def _soonest(self, found: Sequence[tuple[_Reader, Ids]], count: int) -> list[Use | None]:
-        """Return the earliest of several readers' uses of each sample."""
-        best: list[Use | None] = [None] * count
-        times = [math.inf] * count
+    def _next_steps(self, reader: _Reader, dataset: int, rows: Ids, after: int) -> Ids:
+        """Return the next step that a job reads each row for and has not read it yet; -1: none."""
+        ids = rows + reader.start
+        steps = reader.schedule.next_use(ids, after)
+        read = self._read.get(reader.job)
+        if read:
+            lasts = np.array([read.get(Key(dataset, row), -1) for row in rows.tolist()])
+            ahead = (steps >= 0) & (steps <= lasts)
+            for last in np.unique(lasts[ahead]).tolist():
+                chosen = np.flatnonzero(ahead & (lasts == last))
+                steps[chosen] = reader.schedule.next_use(ids[chosen], last)
+        return steps
+
+    def _by_time(self, found: Sequence[tuple[_Reader, Ids]], count: int) -> list[list[Use]]:
+        """Return several readers' uses of each sample, the soonest first."""
+        timed: list[list[tuple[float, Use]]] = [[] for _ in range(count)]
         for reader, steps in found:
             for place, step in enumerate(steps.tolist()):
                 at = self._progress.due_at(reader.job, step) if step >= 0 else math.inf
-                if at < times[place]:
-                    times[place], best[place] = at, Use(reader.job, step)
-        return best
+                if at < math.inf:
+                    timed[place].append((at, Use(reader.job, step)))
+        return [[use for _, use in sorted(uses)] for uses in timed]

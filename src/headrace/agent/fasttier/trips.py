@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from headrace.agent.config import AgentConfig
-from headrace.agent.fasttier.file import FastFile
+from headrace.agent.fasttier.file import NO_FILES, FastFile, FastFiles, disk_file, memory_file
+from headrace.agent.fasttier.records import Kept
 from headrace.agent.fasttier.through import Errand, Passage
 from headrace.agent.fasttier.tier import FastTier, Trip
 from headrace.agent.jobs import ServedJob, ServedSource
 from headrace.core.clock import Clock
 from headrace.core.errors import StorageError
+from headrace.core.media import TierName
 from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import Visit
 from headrace.prepare.job import OpenJob, Place
@@ -21,8 +23,8 @@ from headrace.prepare.job import OpenJob, Place
 log = logging.getLogger("headrace.agent.fasttier")
 
 
-Holds = Callable[[int], bool]
-"""Tells whether a row of a source would be read from the fast tier now."""
+Copies = Callable[[int], TierName | None]
+"""Tells where a row of a source would be read from the fast tier now; None: it would not."""
 
 
 class Trips:
@@ -33,22 +35,26 @@ class Trips:
         self._trips: dict[int, Trip] = {}
 
     @property
-    def fd(self) -> int:
-        """Descriptor of the fast tier's file; -1 where there is none."""
-        return -1 if self.tier is None else self.tier.fd
+    def files(self) -> FastFiles:
+        """Where the fast tier is read and written; nowhere where there is none."""
+        return NO_FILES if self.tier is None else self.tier.files
 
     @property
     def in_use(self) -> bool:
         """Whether there is a fast tier, and it has not failed."""
         return self.tier is not None and not self.tier.off
 
-    def holders(self, job: OpenJob, sources: Sequence[ServedSource]) -> Sequence[Holds]:
-        """Return what tells of each source's rows whether they are kept; nothing: none are."""
+    def cached(self, nbytes: int, *, hit: bool) -> int | None:
+        """Return what of a read came out of the fast tier [bytes]; None: there is none."""
+        return nbytes * hit if self.in_use else None
+
+    def copies(self, job: OpenJob, sources: Sequence[ServedSource]) -> Sequence[Copies]:
+        """Return what tells of each source's rows where they are kept; nothing: none are."""
         if self.tier is None:
             return ()
         pairs = zip(job.spec.sources, sources, strict=True)
         datasets = [self.tier.timetable.dataset(spec, source) for spec, source in pairs]
-        return [partial(self.tier.holds, dataset) for dataset in datasets]
+        return [partial(self.tier.tier_of, dataset) for dataset in datasets]
 
     def add(self, name: str, job: ServedJob) -> None:
         """Take in a job, or that it changed."""
@@ -64,6 +70,11 @@ class Trips:
         """Look whether what is kept is still needed; to be called every few seconds."""
         if self.tier is not None:
             self.tier.tidy()
+
+    def tier_of(self, kept: Kept) -> TierName:
+        """Return the tier that a copy lies on."""
+        assert self.tier is not None
+        return self.tier.tier_at(kept.extents)
 
     def begin(self, number: int, job: ServedJob, visit: Visit, place: Place) -> Errand | None:
         """Return what a read has to do with the fast tier; None: nothing."""
@@ -96,13 +107,24 @@ class QueueProgress:
         return self.queue.due_at(job, step, self.clock.now())
 
 
-def open_fast_tier(config: AgentConfig, queue: Lookahead, clock: Clock) -> FastTier | None:
-    """Return the fast tier that an agent is configured with; none where its disk has no room."""
+def open_fast_tier(
+    config: AgentConfig, queue: Lookahead, clock: Clock, disk_tier: TierName
+) -> FastTier | None:
+    """Return the fast tier that an agent is configured with, if any."""
+    memory = memory_file(config.cache_memory_bytes) if config.cache_memory_bytes else None
+    disk = _on_disk(config)
+    if memory is None and disk is None:
+        return None
+    progress = QueueProgress(queue, clock)
+    return FastTier(progress, memory=memory, disk=disk, disk_tier=disk_tier)
+
+
+def _on_disk(config: AgentConfig) -> FastFile | None:
+    """Return the part on a disk; none where the disk has no room."""
     if config.cache is None:
         return None
     try:
-        file = FastFile(config.cache, config.cache_bytes)
+        return disk_file(config.cache, config.cache_bytes)
     except StorageError as error:
-        log.warning("samples are read from where they lie, there is no fast tier: %s", error)
+        log.warning("samples are read from where they lie, nothing is kept on disk: %s", error)
         return None
-    return FastTier(file, QueueProgress(queue, clock))
