@@ -118,8 +118,8 @@ class ObjectStorage:
                 max_concurrency=config.uploads_in_flight,
             )
 
-        self._known.forget(path)
-        self._asking.tell(f"write {key}", put)
+        with self._changing(path):
+            self._asking.tell(f"write {key}", put)
         return self._reading.stat(path)
 
     def create(self, path: str) -> ObjectWriter:
@@ -141,25 +141,21 @@ class ObjectStorage:
             info = self._reading.stat(source)
         if old == new:
             return
-        self._known.forget(source, target)
-        if info.size > COPY_BYTES:
-            self._copy_through_here(info, target)
-        else:
-            self._asking.tell(f"rename {old} to {new}", lambda store: store.copy(old, new))
-        self._remove([old])
+        with self._changing(source, target):
+            if info.size > COPY_BYTES:
+                self._copy_through_here(info, target)
+            else:
+                self._asking.tell(f"rename {old} to {new}", lambda store: store.copy(old, new))
+            self._remove([old])
 
     def delete(self, path: str) -> None:
         """Remove one file; a file that is already gone is not an error."""
         key = self._key(path)
-        self._known.forget(path)
-        try:
-            self._reading.stat(path)
-        except NotFoundError:
-            if self._listing.is_folder(path):
-                raise NotFoundError(f"cannot delete {key}: it is a folder; name a file") from None
-            return
-        self._known.forget(path)
-        self._remove([key])
+        with self._changing(path):
+            if self._is_file(path):
+                self._remove([key])
+            elif self._listing.is_folder(path):
+                raise NotFoundError(f"cannot delete {key}: it is a folder; name a file")
 
     def delete_folder(self, path: str) -> None:
         """Remove a folder with all that is below it; one that is already gone is not an error.
@@ -170,10 +166,10 @@ class ObjectStorage:
         folder = posixpath.normpath(path)
         if folder == ".":
             raise CallerError(f"{path!r} is the root {self.url} itself; name a folder below it")
-        self._known.clear()
         found = self._listing.below(folder)
-        while some := [self._key(info.path) for info in islice(found, DELETED_AT_ONCE)]:
-            self._remove(some)
+        while some := [info.path for info in islice(found, DELETED_AT_ONCE)]:
+            with self._changing(*some):
+                self._remove([self._key(path) for path in some])
         if self._is_file(folder):
             raise NotFoundError(f"cannot delete {self._key(path)}: it is a file; name a folder")
 
@@ -224,6 +220,14 @@ class ObjectStorage:
                 length = min(COPY_CHUNK_BYTES, info.size - start)
                 writer.write(self._reading.read_ranges(info.path, [ByteRange(start, length)])[0])
             writer.commit()
+
+    @contextmanager
+    def _changing(self, *paths: str) -> Iterator[None]:
+        """Forget what is known of files that a block changes, once it did or failed."""
+        try:
+            yield
+        finally:
+            self._known.forget(*paths)
 
     @contextmanager
     def _hinting(self, path: str) -> Iterator[None]:
