@@ -35,6 +35,23 @@ def agents(dataset: Path) -> Iterator[list[LocalAgent]]:
         yield [one, two]
 
 
+def test_once_they_are_foreseen_clips_lie_ready_in_parts_when_their_batches_are_asked_for(
+    dataset: Path, agents: list[LocalAgent]
+) -> None:
+    addresses = [agent.address for agent in agents]
+    with loading(dataset, agents=addresses, token=TOKEN, patience_s=20, **OPTIONS) as loader:
+        deadline = time.monotonic() + 60
+        while not (is_made_by_agents(loader) and are_all_ready(loader)):
+            assert time.monotonic() < deadline
+            for _ in loader:
+                time.sleep(0.1)  # what the training loop would do
+
+
+def are_all_ready(loader: Loader) -> bool:
+    counts = loader.summary().counts
+    return counts.ready == counts.tensor
+
+
 def test_batches_are_the_same_whoever_makes_parts_and_whoever_dies(
     dataset: Path, agents: list[LocalAgent]
 ) -> None:

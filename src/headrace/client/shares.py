@@ -77,6 +77,11 @@ def pieces_of_keys(
     samples = np.array([key.sample for key in keys], np.int64)
     epochs = np.array([key.epoch for key in keys], np.int64)
     found = pieces_of(job, samples, epochs, cuts)
+    if len(found.costs) == len(keys):
+        return tuple(
+            Piece(key, WHOLE, cost_s)
+            for key, cost_s in zip(keys, found.costs.tolist(), strict=True)
+        )
     own = iter(keys)
     pieces: list[Piece] = []
     for number, count, cost_s in zip(
