@@ -138,7 +138,7 @@ class Index:
         return KINDS[int(self.kinds[self._checked(sample)])]
 
     def location(self, sample: int) -> SampleLocation:
-        """Return where one sample's bytes are and what is known about them (about 25 µs).
+        """Return where one sample's bytes are and what is known about them (about 4 µs).
 
         Raises:
             CallerError: there is no such sample.
