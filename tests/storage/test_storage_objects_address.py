@@ -26,7 +26,7 @@ from headrace.storage.port import FileInfo
     ("url", "expected"),
     [
         ("s3://data/a/b/", ("s3", "data", "a/b", None, "s3://data/a/b")),
-        ("s3a://data", ("s3", "data", "", None, "s3a://data/")),
+        ("s3a://data", ("s3", "data", "", None, "s3a://data")),
         ("s3://data//a%20b/./c", ("s3", "data", "a b/c", None, "s3://data/a%20b/c")),
         ("gs://data/a", ("gs", "data", "a", None, "gs://data/a")),
         ("az://box/a", ("az", "box", "a", None, "az://box/a")),

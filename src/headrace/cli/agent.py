@@ -137,7 +137,7 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
     "--storage",
     multiple=True,
     metavar="URL",
-    help="Folder of a remote store to serve, as jobs name it (hdfs://…); repeatable.",
+    help="Folder of a remote store to serve, as jobs name it (hdfs://…, s3://…); repeatable.",
 )
 @click.option(
     "--tier",

@@ -83,8 +83,8 @@ class FsspecStorage:
 
     @property
     def url(self) -> str:
-        """The root as a URL."""
-        return self._address.url
+        """The root as a URL, without a slash at its end."""
+        return self._address.url.removesuffix("/")
 
     def list(
         self, prefix: str = "", *, hidden: bool = True, recursive: bool = True

@@ -41,7 +41,7 @@ class ObjectsAddress:
     """Azure's account, where the URL names it."""
 
     url: str
-    """The one form of the URL."""
+    """The one form of the URL, without a slash at its end."""
 
     def key(self, path: str) -> str:
         """Return the key of a path below the root; of the empty path, the root itself."""
@@ -76,7 +76,7 @@ def parse_address(url: str) -> ObjectsAddress:
         bucket=bucket,
         root="/".join(folders),
         account=account,
-        url=address.url,
+        url=address.url.removesuffix("/"),
     )
 
 
