@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.columns import column_of, merge, part_of
+from headrace.client.torch.batch import tensors
 
 ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -18,6 +22,16 @@ def test_arrays_of_one_form_are_stacked_and_others_listed() -> None:
     assert isinstance(column_of([ARRAY, ARRAY[:1]]), list)
     assert isinstance(column_of([ARRAY, ARRAY.astype(np.float64)]), list)
     assert isinstance(column_of([ARRAY, b"bytes"]), list)
+
+
+def test_a_list_of_uneven_arrays_says_how_to_join_them() -> None:
+    column = column_of([ARRAY, ARRAY[:1], ARRAY])
+    for uneven in (column, tensors(column)):
+        with pytest.raises(AttributeError, match=r"\[2, 3\], \[1, 3\]\); join them by ops.Pad"):
+            _ = uneven.shape  # type: ignore[union-attr]
+        assert len(copy.deepcopy(uneven)) == 3
+    with pytest.raises(AttributeError, match="'list' object"):
+        _ = column_of(["a", "b"]).shape  # type: ignore[union-attr]
 
 
 def test_numbers_become_arrays_and_texts_stay_a_list() -> None:

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.core.record import AnyArray, Value
 
+_SHAPES_TOLD = 3
+
 Column: TypeAlias = "AnyArray | list[Value]"
 """An array ``[n, ...]``, or a list where shapes differ or values are text or bytes."""
+
+
+class Uneven(list[Any]):
+    """A column whose arrays differ in shape: a list that says how to join them."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError for what arrays have and lists do not; it names the ops."""
+        shapes = list(dict.fromkeys(str(list(value.shape)) for value in self))
+        told = ", ".join(shapes[:_SHAPES_TOLD]) + (" …" if len(shapes) > _SHAPES_TOLD else "")
+        raise AttributeError(
+            f"the column has no {name!r}: it is a list, as its arrays differ in shape or type "
+            f"({told}); join them by ops.Pad, ops.Ragged or ops.Pack at the end of the pipeline"
+        )
+
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 

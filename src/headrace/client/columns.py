@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.client.batch import Column, Rows
+from headrace.client.batch import Column, Rows, Uneven
 from headrace.core.numbered import split_number
 from headrace.core.record import AnyArray, Record, Value
 
@@ -16,8 +16,11 @@ def column_of(values: Sequence[Value]) -> Column:
     """Return an array when all values are numbers or arrays of one shape; else a list."""
     first = values[0]
     if isinstance(first, np.ndarray):
-        alike = all(same_form(value, first) for value in values)
-        return np.stack(values) if alike else list(values)  # type: ignore[arg-type]
+        if all(same_form(value, first) for value in values):
+            return np.stack(values)  # type: ignore[arg-type]
+        if all(isinstance(value, np.ndarray) for value in values):
+            return Uneven(values)
+        return list(values)
     if all(type(value) is int for value in values):
         return np.array(values, dtype=np.int64)
     if all(type(value) in (int, float) for value in values):

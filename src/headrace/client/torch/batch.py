@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from headrace.client.batch import Batch, Column, Replaced, Rows
+from headrace.client.batch import Batch, Column, Replaced, Rows, Uneven
 from headrace.core.record import AnyArray, Value
 
 TensorColumn: TypeAlias = "torch.Tensor | list[torch.Tensor | Value]"
@@ -77,7 +77,10 @@ def tensors(column: Column) -> TensorColumn:
     """Return a column with tensors in the place of arrays; nothing is copied."""
     if isinstance(column, np.ndarray):
         return _tensor(column)
-    return [_tensor(item) if isinstance(item, np.ndarray) else item for item in column]
+    items: list[torch.Tensor | Value] = [
+        _tensor(item) if isinstance(item, np.ndarray) else item for item in column
+    ]
+    return Uneven(items) if isinstance(column, Uneven) else items
 
 
 def _tensor(array: AnyArray) -> torch.Tensor:
@@ -100,7 +103,8 @@ def _tensor(array: AnyArray) -> torch.Tensor:
 def _moved(column: TensorColumn, device: torch.device | str, *, non_blocking: bool) -> TensorColumn:
     if isinstance(column, torch.Tensor):
         return column.to(device, non_blocking=non_blocking)
-    return [
+    items = [
         item.to(device, non_blocking=non_blocking) if isinstance(item, torch.Tensor) else item
         for item in column
     ]
+    return Uneven(items) if isinstance(column, Uneven) else items
