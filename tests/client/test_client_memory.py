@@ -63,6 +63,13 @@ def test_small_arrays_are_not_kept(pool: BlockPool) -> None:
     assert pool.free_bytes == 0
 
 
+def test_memory_begins_where_a_cache_line_does(pool: BlockPool) -> None:
+    for nbytes in (1, 63, 64, 1000, SMALL_BYTES, 1 << 20):
+        memory = plain(nbytes)
+        assert (memory.nbytes, memory.ctypes.data % 64) == (nbytes, 0)
+        assert pool((nbytes,), np.uint8).ctypes.data % 64 == 0
+
+
 def test_memory_of_another_allocator_goes_back_to_it_at_once() -> None:
     """Only it knows whether a copy to a GPU still reads what no array is over any more."""
     asked: list[int] = []
