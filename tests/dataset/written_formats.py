@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+import webdataset
 from pyarrow import feather
 
 from dataset.format_writers import write_mds, write_records, write_saved, write_tokens
@@ -47,4 +50,22 @@ def write_all_formats(root: Path) -> Path:
         (root / f"captioned/{n}.jpg").write_bytes(picture(9, 9 + n))
     (root / "captioned/captions.txt").write_text("0.jpg\tnull\n1.jpg\teins\n")
     (root / "captioned/2.txt").write_text("zwei")
+    _write_documents(root)
     return root
+
+
+def _write_documents(root: Path) -> None:
+    """Write texts with pictures between them: held, numbered in a tar, and named."""
+    medium = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    held = [[{"bytes": picture(9, 9 + k)} if k % 2 else None for k in range(n)] for n in range(4)]
+    texts = [[None if k % 2 else f"№{k}" for k in range(n)] for n in range(4)]
+    columns = {"images": pa.array(held, pa.list_(medium)), "texts": pa.array(texts)}
+    pq.write_table(pa.table(columns).slice(1), root / "documents.parquet")
+    with webdataset.TarWriter(str(root / "documents.tar")) as writer:
+        pictures = {f"{k}.jpg": picture(9, 9 + k) for k in range(3)}
+        writer.write({"__key__": "a", **pictures, "txt": "<image><image><image>"})
+    (root / "documents/in").mkdir(parents=True)
+    for k in range(2):
+        (root / f"documents/in/{k}.png").write_bytes(picture(9, 9 + k, "PNG"))
+    line = {"images": ["in/1.png", None, "in/0.png"], "texts": [None, "und", None]}
+    (root / "documents/x.jsonl").write_text(json.dumps(line))

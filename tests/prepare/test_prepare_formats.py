@@ -81,8 +81,11 @@ def test_samples_are_the_same_wherever_their_pipeline_is_cut(dataset: Path) -> N
     assert {index.location(n).container for n in range(len(index))} == {
         "arrow",
         "file",
+        "jsonl",
         "mds",
         "megatron",
+        "parquet",
+        "tar",
         "tfrecord",
     }
 

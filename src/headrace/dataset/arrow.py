@@ -106,7 +106,8 @@ def _whole(message: Message, part: Part) -> Member:
 
 def _has_ranges(schema: pa.Schema, column: FieldColumn) -> bool:
     """Whether each value of a column is a range of the file, as far as its type tells."""
-    leaf = schema.field(column.path.partition(".")[0]).type
+    name = column.path if column.path in schema.names else column.path.rpartition(".")[0]
+    leaf = schema.field(name).type
     if column.form == "list":
         leaf = leaf.value_type
     if pa.types.is_struct(leaf):

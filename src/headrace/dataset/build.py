@@ -31,7 +31,7 @@ from headrace.dataset.mds import scan_mds
 from headrace.dataset.mdsdirectory import Promise, read_promises
 from headrace.dataset.media import LOOKED_FOR, container_of
 from headrace.dataset.megatron import scan_megatron
-from headrace.dataset.namedfiles import with_named_files
+from headrace.dataset.namedfiles import files_that_name_others, with_named_files
 from headrace.dataset.parquet import scan_parquet
 from headrace.dataset.rows import RowBuilder
 from headrace.dataset.savedfolders import missing_shards
@@ -89,7 +89,8 @@ def build_index(
             not looked at.
         options: How to scan.
         previous: Rows of files whose size and version have not changed since are taken
-            over from it; a file with anything broken is always scanned again.
+            over from it; a file with anything broken, or that names media files, is always
+            scanned again.
         side: Where to keep what is derived from compressed text files; None is
             ``.headrace`` below the root.
         on_progress: Called in this thread after each file.
@@ -199,6 +200,7 @@ def _reusable(
         return {}
     broken = pc.unique(_paths(previous.table.filter(pc.is_valid(previous.table["broken"]))))
     spoilt = {*broken.to_pylist(), *(p.file for p in previous.problems if p.severity == "broken")}
+    spoilt |= files_that_name_others(previous.table)
     companions = previous.meta.companions
     return {
         file.path: file

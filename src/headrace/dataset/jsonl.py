@@ -1,6 +1,7 @@
 """Scans JSON lines: plain, gzip (restart points) and Zstandard (frames).
 
-Each line that is not blank is a sample, whether it is good or broken. Offsets are those
+Each line that is not blank is a sample, whether it is good or broken: a text, or a document that
+names pictures (``documentline``). Offsets are those
 of the uncompressed text; what turns them into places in a compressed file is kept beside
 the index (``side``).
 """
@@ -9,16 +10,19 @@ from __future__ import annotations
 
 import gzip
 import io
+import posixpath
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import msgspec
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import CorruptDataError, HeadraceError
 from headrace.dataset.cost import text_cost
+from headrace.dataset.documentline import Document, document_in
 from headrace.dataset.gziptext import RESTART_BYTES
-from headrace.dataset.location import Member, SampleLocation
+from headrace.dataset.location import WHOLE_FILE, Kind, Member, SampleLocation
+from headrace.dataset.namedfiles import file_named
 from headrace.dataset.scan import Scan, ScanSource
 from headrace.dataset.textline import TextLine
 from headrace.dataset.zstdframes import FrameTable, FrameWalker
@@ -100,24 +104,48 @@ def _samples(source: ScanSource, stream: HasLines, block_of: BlockOf) -> Iterato
 
 def _sample(source: ScanSource, text_line: TextLine, line: _Line, block: int) -> SampleLocation:
     file = source.file
-    member = Member(
-        field="text", name=text_line.field, offset=line.offset, length=len(line.content)
-    )
+    kind, members, broken = _described(source, text_line, line)
     return SampleLocation(
         key=f"{file.path}#{line.number}",
-        kind="text",
+        kind=kind,
         container="jsonl",
         file=file.path,
         file_size=file.size,
         file_version=file.version,
         offset=line.offset,
         length=len(line.content),
-        members=(member,),
+        members=members,
         row=line.number,
         block=block,
         cost_s=text_cost(len(line.content)),
-        broken=line.too_long or text_line.fault(line.content),
+        broken=broken,
     )
+
+
+def _described(
+    source: ScanSource, text_line: TextLine, line: _Line
+) -> tuple[Kind, tuple[Member, ...], str | None]:
+    """Return what a line is, where its fields are, and why it is broken."""
+    try:
+        document = None if line.too_long else document_in(line.content, text_line.field)
+        if document is not None:
+            return "image", tuple(_members(source, line, document)), None
+        broken = line.too_long or text_line.fault(line.content)
+    except CorruptDataError as error:
+        broken = str(error)
+    return "text", (_text_member(line, text_line.field),), broken
+
+
+def _text_member(line: _Line, key: str) -> Member:
+    return Member(field="text", name=key, offset=line.offset, length=len(line.content))
+
+
+def _members(source: ScanSource, line: _Line, document: Document) -> Iterator[Member]:
+    if document.key:
+        yield _text_member(line, document.key)
+    folder = posixpath.dirname(source.file.path)
+    for field, name in document.pictures.items():
+        yield Member(field=field, name=file_named(folder, name), offset=WHOLE_FILE, length=0)
 
 
 class _Line(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ def require_distinct(schema: pa.Schema) -> None:
 
 def leaf_column(batch: pa.RecordBatch | pa.Table, path: str) -> pa.Array:
     """Return the values at a dotted path of a column, in one array."""
-    name, _, leaf = path.partition(".") if path not in batch.schema.names else (path, "", "")
+    name, _, leaf = path.rpartition(".") if path not in batch.schema.names else (path, "", "")
     column = batch.column(name)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+from headrace.core.numbered import numbered, shared_name
 from headrace.dataset.location import Container, Kind
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -88,10 +89,17 @@ def container_of(path: str) -> Container | None:
 
 
 def member_field(member_extension: str) -> str:
-    """Return the record field for a tar member's extension; an unknown one keeps its name."""
+    """Return the record field for a tar member's extension; an unknown one keeps its name.
+
+    A number before it tells which of several values the member is: ``0.jpg`` is ``image.0``.
+    """
+    number, _, last = member_extension.partition(".")
+    if number.isdecimal() and number.isascii() and last in _FIELD_OF:
+        return numbered(_FIELD_OF[last], int(number))
     return _FIELD_OF.get(member_extension, member_extension)
 
 
 def leading_kind(fields: set[str]) -> Kind:
     """Return what a sample with these fields is: its heaviest medium decides."""
-    return next((kind for kind in _HEAVIEST_FIRST if kind in fields), "other")
+    names = {shared_name(field) for field in fields}
+    return next((kind for kind in _HEAVIEST_FIRST if kind in names), "other")

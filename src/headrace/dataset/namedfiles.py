@@ -37,6 +37,12 @@ def file_named(folder: str, name: str) -> str:
     return posixpath.normpath(posixpath.join(folder, name))
 
 
+def files_that_name_others(table: pa.Table) -> set[str]:
+    """Return the files of an index's rows of which some name media files."""
+    rows = table.column("file").cast(pa.string()).take(pa.array(_naming(table)))
+    return set(pc.unique(rows).to_pylist())
+
+
 def with_named_files(table: pa.Table) -> pa.Table:
     """Return the index's rows with named files settled."""
     table = table.combine_chunks().unify_dictionaries()

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from headrace.core.errors import HeadraceError
+from headrace.core.numbered import shared_name
 from headrace.dataset.cost import text_cost
 from headrace.dataset.location import Kind, Member, SampleLocation
 from headrace.dataset.media import leading_kind, member_field
-from headrace.dataset.probe import Headers
+from headrace.dataset.probe import Headers, joint
 from headrace.dataset.scan import Scan, ScanSource
 
 PADDING_BYTES = 1024 * 1024
@@ -133,10 +134,10 @@ class _Samples:
         )
 
     def _headers(self, kind: Kind) -> Headers:
-        main = next((member for member in self._members if member.field == kind), None)
-        if main is None or kind == "text":
-            return Headers(cost_s=text_cost(main.length if main else 0))
-        return self._source.probe(kind, main.offset, main.length)
+        main = [member for member in self._members if shared_name(member.field) == kind]
+        if kind in ("text", "other"):
+            return Headers(cost_s=text_cost(sum(member.length for member in main)))
+        return joint({m.field: self._source.probe(kind, m.offset, m.length) for m in main})
 
 
 def _split_name(name: str) -> tuple[str, str]:

@@ -1,0 +1,152 @@
+"""One line of JSON that is a document of texts and pictures, or a caption of one picture.
+
+Pictures are names of files in ``images``, in ``image``, or as ``image_name`` in ``image_info``;
+what is no name of a picture is not looked at, so that other lines stay texts. The text is a string;
+``texts`` in pieces, None where a picture of ``images`` stands; or sentences in ``text_list``,
+before which those pictures stand whose ``matched_text_index`` is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.core.errors import CorruptDataError
+from headrace.core.numbered import numbered
+from headrace.dataset.interleaved import joined, require_places
+from headrace.dataset.media import TEXT_NAMES, media_kind
+
+PIECES, SENTENCES = "texts[]", "text_list[]"
+"""What stands for the key of a text that is in pieces or in sentences."""
+
+_MAY_NAME = (b'"image"', b'"images"', b'"image_info"')
+_ERRORS = (msgspec.DecodeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a line says."""
+
+    text: str | None
+    key: str
+    """Key of the text, or ``PIECES`` or ``SENTENCES``; '' without one."""
+
+    pictures: dict[str, str]
+    """Field → name of the file."""
+
+
+class _Info(msgspec.Struct, frozen=True):
+    image_name: str = ""
+    matched_text_index: int = -1
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """The keys that are looked at; whatever else they hold says that the line is no document."""
+
+    image: object = None
+    images: object = None
+    image_info: object = None
+    texts: object = None
+    text_list: object = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+_fields = msgspec.json.Decoder(dict[str, object])
+
+
+def document_in(line: bytes, text_field: str) -> Document | None:
+    """Return the document that a line is; None if it names no pictures, or is no JSON.
+
+    Raises:
+        CorruptDataError: pictures and text do not fit together.
+    """
+    if not any(key in line for key in _MAY_NAME):
+        return None
+    try:
+        found = _decoder.decode(line)
+    except _ERRORS:
+        return None
+    pictures = _pictures(found)
+    if not pictures:
+        return None
+    text, key = _text(line, found, text_field)
+    require_places(text, len(pictures))
+    return Document(text, key, pictures)
+
+
+def text_in_parts(line: bytes, key: str) -> str:
+    """Return the text of a document whose key is ``PIECES`` or ``SENTENCES``.
+
+    Raises:
+        CorruptDataError: the line has no such text.
+    """
+    try:
+        found = _decoder.decode(line)
+    except _ERRORS as error:
+        raise CorruptDataError(f"not a JSON object: {error}") from error
+    return _in_pieces(found.texts) if key == PIECES else _in_sentences(found)
+
+
+def _pictures(found: _Line) -> dict[str, str]:
+    """Return the names of pictures by their fields; nothing unless all are names of pictures."""
+    if isinstance(found.image, str):
+        return {"image": found.image} if _is_picture(found.image) else {}
+    names: Sequence[object] = ()
+    if isinstance(found.images, list):
+        names = [name for name in found.images if name is not None]
+    elif isinstance(found.image_info, list):
+        names = [info.image_name for info in _in_order(found)]
+    if not all(isinstance(name, str) and _is_picture(name) for name in names):
+        return {}
+    return {numbered("image", number): str(name) for number, name in enumerate(names)}
+
+
+def _is_picture(name: str) -> bool:
+    return "://" not in name and media_kind(name) == "image"
+
+
+def _text(line: bytes, found: _Line, text_field: str) -> tuple[str | None, str]:
+    strings = {name: text for name, text in _fields.decode(line).items() if isinstance(text, str)}
+    key = next((name for name in (text_field, *TEXT_NAMES) if name in strings), "")
+    if key:
+        return strings[key], key
+    if isinstance(found.texts, list):
+        return _in_pieces(found.texts), PIECES
+    if isinstance(found.text_list, list):
+        return _in_sentences(found), SENTENCES
+    return None, ""
+
+
+def _in_pieces(texts: object) -> str:
+    try:
+        return joined(msgspec.convert(texts, list[str | None]))
+    except msgspec.ValidationError as error:
+        raise CorruptDataError(f"'texts' are no strings: {error}") from error
+
+
+def _in_sentences(found: _Line) -> str:
+    try:
+        sentences = msgspec.convert(found.text_list, list[str])
+    except msgspec.ValidationError as error:
+        raise CorruptDataError(f"'text_list' has no strings: {error}") from error
+    before: dict[int, int] = {}
+    for info in _in_order(found):
+        before[info.matched_text_index] = before.get(info.matched_text_index, 0) + 1
+    if not before.keys() <= set(range(len(sentences))):
+        raise CorruptDataError("a 'matched_text_index' is that of no text in 'text_list'")
+    pieces: list[str | None] = []
+    for number, sentence in enumerate(sentences):
+        pieces += [None] * before.get(number, 0)
+        pieces.append(sentence)
+    return joined(pieces)
+
+
+def _in_order(found: _Line) -> list[_Info]:
+    """Return the pictures of ``image_info`` in the order of their places in the text."""
+    try:
+        infos = msgspec.convert(found.image_info, list[_Info])
+    except msgspec.ValidationError:
+        return []
+    return sorted(infos, key=lambda info: info.matched_text_index)
