@@ -58,7 +58,8 @@ def decode_image(data: bytes, rules: ImageRules, frame: Frame | None) -> Image.I
         scale = _shrink(image, window.scale()) if window and rules.scaled else 1
         image.load()
         upright = image.transpose(turn) if turn is not None else image
-        return _framed(_rgb(upright, rules.background), window, scale)
+        rgb = upright if _is_plain(upright) and window else _rgb(upright, rules.background)
+        return _framed(rgb, window, scale)
 
 
 def _check_size(image: Image.Image, max_pixels: int) -> None:
@@ -76,6 +77,11 @@ def _shrink(image: Image.Image, scale: int) -> int:
         return 1
     image.draft(None, (width // scale, height // scale))
     return scale if image.size == (-(-width // scale), -(-height // scale)) else 1
+
+
+def _is_plain(image: Image.Image) -> bool:
+    """Tell whether a picture is what it would be converted to: that copies it nevertheless."""
+    return image.mode == "RGB" and "transparency" not in image.info
 
 
 def _framed(image: Image.Image, window: Window | None, scale: int) -> Image.Image:

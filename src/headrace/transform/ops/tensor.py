@@ -7,6 +7,7 @@ slower (0.16 ms against 0.12 ms for 224 x 224 x 3 on one core of an EPYC 7003, N
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -39,7 +40,7 @@ class ToFloat(ArrayOp, frozen=True):
                 f"to_float takes uint8 [..., H, W, C], not {array.dtype} {list(array.shape)}; "
                 "put it once, behind the ops on pictures"
             )
-        channels_first = np.moveaxis(array, -1, -3)
+        channels_first = array.transpose(_channels_first(array.ndim))
         result = np.empty(channels_first.shape, np.float32) if out is None else out
         np.copyto(result, channels_first)
         return np.divide(result, _WHITE, out=result)
@@ -93,5 +94,13 @@ class Normalize(ArrayOp, frozen=True):
         return cost.NORMALIZE * cost.elements(spec)
 
 
+@lru_cache
+def _channels_first(ndim: int) -> tuple[int, ...]:
+    """Return the axes of ``[..., H, W, C]`` in the order ``[..., C, H, W]``."""
+    lead = ndim - 3
+    return (*range(lead), ndim - 1, lead, lead + 1)
+
+
+@lru_cache
 def _per_channel(values: tuple[float, ...]) -> Floats:
     return np.asarray(values, np.float32)[:, None, None]
