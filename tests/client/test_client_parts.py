@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import fake_agent as fake
 import msgspec
+import numpy as np
 import pytest
 from epochs import digests, loading
 from fake_agent import FakeAgent, faking
@@ -16,6 +18,7 @@ from fake_agent import FakeAgent, faking
 from headrace import Loader
 from headrace.client.pace import Pace, Reading
 from headrace.core.errors import CorruptSampleError
+from headrace.core.parts import WHOLE
 from headrace.prepare.job import OpenJob
 from headrace.prepare.sample import Prepared, Preparer
 from headrace.wire.messages import FetchRequest
@@ -203,3 +206,36 @@ def test_what_takes_long_is_made_here_while_there_is_time_although_the_agent_has
         assert digests(loader) == expected
         assert loader.summary().counts.hedged == CLIPS
         agent.released.set()
+
+
+def lying_about_parts(agent: FakeAgent, request: FetchRequest) -> fake.Frames:
+    """Turns one bit in every part; of what is wanted raw, parts have nothing."""
+    parts = request.parts or [WHOLE] * len(request.samples)
+    for part, (header, record) in zip(parts, fake.honest(agent, request), strict=True):
+        if part.is_whole:
+            yield header, record
+        elif request.want == "raw":
+            missing, _ = agent.missing(header.sample, header.epoch, "asked", "raw is wanted")
+            yield msgspec.structs.replace(missing, part=part), {}
+        else:
+            video = np.array(record["video"])
+            video.flat[0] += 1
+            yield header, {**record, "video": video}
+
+
+def test_parts_of_an_agent_are_checked_as_samples_are(dataset: Path, expected: list[str]) -> None:
+    with (
+        faking(FakeAgent("one", lying_about_parts)) as addresses,
+        loading(dataset, agents=addresses, check_every=1, prefetch_steps=1, **OPTIONS) as loader,
+    ):
+        for _ in loader:
+            pass
+        deadline = time.monotonic() + 20
+        while not loader.statistics().background.checks.different:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        before = digests(loader)  # what was under way meanwhile may be wrong still
+        with loading(dataset, **OPTIONS) as alone:
+            alone.set_epoch(2)
+            assert digests(loader) == digests(alone)
+    assert len(before) == len(expected)

@@ -220,8 +220,6 @@ def _check_fetch(message: FetchRequest, samples: int) -> None:
         wrong = f"{len(message.samples)} samples and {len(message.parts)} parts"
     elif not all(part.is_valid for part in message.parts):
         wrong = f"there are at most {MOST_PARTS} parts of a sample, counted from 0"
-    elif message.want == "raw" and not all(part.is_whole for part in message.parts):
-        wrong = "parts of samples have no encoded bytes; ask for the whole"
     elif not 0 < len(message.samples) <= MAX_SAMPLES:
         wrong = f"{len(message.samples)} samples; ask for 1 to {MAX_SAMPLES}"
     elif not 0 <= min(message.samples) <= max(message.samples) < samples:

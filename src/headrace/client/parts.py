@@ -44,4 +44,5 @@ class PartsInHand:
         self._records.setdefault(part.number, record)
         if len(self._records) < self._count:
             return None
-        return joined([self._records[number] for number in range(self._count)], self._decoder)
+        records = [self._records.pop(number) for number in range(self._count)]
+        return joined(records, self._decoder)
