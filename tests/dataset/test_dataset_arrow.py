@@ -28,6 +28,7 @@ from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.dataset.scan import ScanOptions
 from headrace.storage.local import LocalStorage
 
+MEDIUM = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 PICTURES = [picture(8 + n, 6) for n in range(6)]
 FEATURES = datasets.Features(
     {
@@ -196,8 +197,7 @@ def test_nulls_of_a_medium_are_broken_rows_and_of_other_fields_absent(tmp_path: 
 def test_a_slow_column_of_hugging_faces_is_the_medium_that_its_feature_says(tmp_path: Path) -> None:
     features = {"speech": {"_type": "Audio"}, "film": {"_type": "Video"}}
     meta = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
-    struct_type = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    schema = pa.schema({"speech": struct_type, "film": struct_type}, metadata=meta)
+    schema = pa.schema({"speech": MEDIUM, "film": MEDIUM}, metadata=meta)
     row = {"bytes": b"RIFF", "path": "x.wav"}
     table = pa.Table.from_pylist([{"speech": row, "film": row}], schema=schema)
     write_all(tmp_path, {"x.arrow": stream(table)})
@@ -235,9 +235,8 @@ def test_classes_are_kept_where_nothing_is_scanned_again(tmp_path: Path) -> None
 
 
 def test_a_row_may_name_a_file_of_the_dataset(tmp_path: Path) -> None:
-    struct_type = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     named = ["in/a.png", "../up.png", "/etc/passwd", "gone.png", "https://x.org/a.png", None]
-    images = pa.array([{"bytes": None, "path": name} for name in named], struct_type)
+    images = pa.array([{"bytes": None, "path": name} for name in named], MEDIUM)
     table = {"image": images, "text": [f"{n}" for n in range(6)]}
     write_all(tmp_path, {"set/x.arrow": stream(table, rows=6), "set/in/a.png": PICTURES[0]})
     index, reader = opened(tmp_path)
@@ -252,10 +251,18 @@ def test_a_row_may_name_a_file_of_the_dataset(tmp_path: Path) -> None:
     assert "null" in broken[4]
 
 
+def test_rows_that_name_files_are_read_in_one_run_with_others(tmp_path: Path) -> None:
+    held = {"bytes": PICTURES[1], "path": None}
+    images = pa.array([held, {"bytes": None, "path": "a.png"}, held], MEDIUM)
+    write_all(tmp_path, {"x.arrow": stream({"image": images}, rows=3), "a.png": PICTURES[0]})
+    index, reader = opened(tmp_path)
+    run = reader.read_run([index.location(n) for n in range(3)])
+    assert [raw["image"] for raw in run] == [PICTURES[1], PICTURES[0], PICTURES[1]]
+
+
 def test_a_named_file_that_changed_or_vanished_is_not_read(tmp_path: Path) -> None:
     images = [{"bytes": None, "path": "a.png"}]
-    struct_type = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    table = {"image": pa.array(images, struct_type)}
+    table = {"image": pa.array(images, MEDIUM)}
     write_all(tmp_path, {"x.arrow": stream(table), "a.png": PICTURES[0]})
     index, reader = opened(tmp_path)
     (tmp_path / "a.png").write_bytes(PICTURES[0] + b"more")

@@ -20,6 +20,7 @@ from headrace.dataset.index import Index, IndexMeta
 from headrace.dataset.listing import list_dataset
 from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.dataset.scan import ScanOptions
+from headrace.prepare.profiles import fields_of
 from headrace.storage.local import LocalStorage
 from headrace.storage.port import Storage
 
@@ -93,6 +94,7 @@ def test_a_caption_is_in_the_record_wherever_it_is_decoded(tmp_path: Path) -> No
     assert reader.open_record(location) == {"image": PICTURE, "label": 0, "text": "a caption"}
     assert decode_fields(location, reader.read_raw(location))["text"] == "a caption"
     assert set(reader.read_raw(location)) == {"image"}
+    assert fields_of([index_of(tmp_path)]) == {"image": {"image", "label", "text"}}
 
 
 def test_the_column_of_captions_is_named_or_the_first_of_text(tmp_path: Path) -> None:

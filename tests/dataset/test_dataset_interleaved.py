@@ -23,6 +23,7 @@ from headrace.dataset import interleaved
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.reader import SampleReader, decode_fields
+from headrace.prepare.profiles import fields_of, profiles_of
 from headrace.storage.local import LocalStorage
 
 PICTURES = [picture(8 + n, 6) for n in range(6)]
@@ -317,6 +318,13 @@ def documents(root: Path, counts: list[int]) -> Path:
         {"images": pa.array(rows, pa.list_(MEDIUM)), "text": [str(count) for count in counts]}
     )
     return write_all(root, {"x.arrow": as_stream(table)})
+
+
+def test_the_typical_document_has_the_mean_number_of_pictures(tmp_path: Path) -> None:
+    index, _ = opened(documents(tmp_path, [1, 3, 5]))
+    (profile,) = profiles_of([index])
+    assert (profile.kind, profile.values, profile.width) == ("image", 3, 20)
+    assert fields_of([index])["image"] >= {"image.0", "image.4", "text"}
 
 
 def loader(root: Path, **options: Any) -> Loader:

@@ -20,7 +20,7 @@ from headrace.transform.fingerprint import compatible, fingerprint
 from headrace.transform.op import Op
 from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
-from headrace.transform.split import KindProfile
+from headrace.transform.split import KindProfile, estimate
 from headrace.wire.frames import FrameHeader, pack_fields, record_of
 
 KEY = SampleKey(7, 2, 11)
@@ -137,6 +137,16 @@ def test_a_document_is_explained_by_all_of_its_pictures() -> None:
     (row, _) = measured(program, estimate, [DOCUMENT]).rows
     assert row.cpu_s > 0
     assert row.bytes_out == 3 * (90 * 70 * 2 + 64 * 100) + len(str(DOCUMENT["text"]))
+
+
+def test_a_document_is_planned_with_the_costs_and_bytes_of_all_of_its_pictures() -> None:
+    program = Program(Pipeline((ops.DecodeImage(), ops.ToFloat())))
+    one = KindProfile(kind="image", nbytes=1000, width=90, height=70)
+    three = KindProfile(kind="image", nbytes=3000, width=90, height=70, values=3)
+    for single, several in zip(estimate(program, one), estimate(program, three), strict=True):
+        assert several.cpu_s == pytest.approx(3 * single.cpu_s)
+        assert several.bytes_before == pytest.approx(3 * single.bytes_before)
+        assert several.bytes_after == pytest.approx(3 * single.bytes_after)
 
 
 def test_hosts_that_do_not_agree_on_second_pictures_are_told_apart() -> None:

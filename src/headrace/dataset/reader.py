@@ -139,7 +139,7 @@ class SampleReader:
         Raises: as ``read_raw``; then nothing is returned of any.
         """
         first = locations[0]
-        if not _is_ranged(first):
+        if not all(map(_is_ranged, locations)):
             return [self.read_raw(location) for location in locations]
         members = [member for location in locations for member in location.members]
         begin = min((member.offset for member in members), default=0)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from headrace.core.numbered import shared_name
 from headrace.dataset.index import Index
 from headrace.dataset.location import SampleLocation
 from headrace.dataset.media import KINDS
@@ -39,10 +40,10 @@ def fields_of(indexes: Sequence[Index]) -> dict[str, frozenset[str]]:
     for code, kind in enumerate(KINDS):
         for index in indexes:
             rows = _rows(index, code)
-            for row in rows[:: max(len(rows) // _LOOKED_AT, 1)].tolist():
-                location = index.location(row)
+            for location in _looked_at(index, rows):
                 names = {member.field for member in location.members} | {"label"}
-                found[kind] = found.get(kind, frozenset()) | names
+                captions = {"text"} if location.text is not None else set()
+                found[kind] = found.get(kind, frozenset()) | names | captions
     return found
 
 
@@ -60,6 +61,7 @@ def _profile(kind: str, parts: _Parts) -> KindProfile:
         kind=kind,
         nbytes=_mean("length", parts, 0.0),
         samples=sum(len(rows) for _, rows in parts),
+        values=_mean_values(kind, first, rows),
         width=_mean("width", parts, 0.0),
         height=_mean("height", parts, 0.0),
         frames=_mean("frames", parts, 1.0),
@@ -83,13 +85,25 @@ def _mean_keyframes(parts: _Parts) -> float:
     return float(np.concatenate(counts).mean())
 
 
+def _mean_values(kind: str, index: Index, rows: _Rows) -> float:
+    """Return how many values of its kind's field a sample has: pictures of a document."""
+    counts = [
+        len({m.field for m in location.members if shared_name(m.field) == kind})
+        for location in _looked_at(index, rows)
+    ]
+    return max(sum(counts) / len(counts), 1.0)
+
+
 def _commonest_codec(index: Index, rows: _Rows) -> str:
-    seen = rows[:: max(len(rows) // _LOOKED_AT, 1)].tolist()
-    return Counter(_codec(index.location(row)) for row in seen).most_common(1)[0][0]
+    return Counter(map(_codec, _looked_at(index, rows))).most_common(1)[0][0]
+
+
+def _looked_at(index: Index, rows: _Rows) -> list[SampleLocation]:
+    return [index.location(row) for row in rows[:: max(len(rows) // _LOOKED_AT, 1)].tolist()]
 
 
 def _codec(location: SampleLocation) -> str:
     named = location.members if location.container in _NAMED_BY_FORMAT else ()
-    name = next((m.name for m in named if m.field == location.kind), location.file)
+    name = next((m.name for m in named if shared_name(m.field) == location.kind), location.file)
     ending = name.rpartition(".")[2].lower()
     return _CODEC_OF_ENDING.get(ending, ending)

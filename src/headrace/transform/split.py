@@ -30,6 +30,9 @@ class KindProfile:
     samples: int = 0
     """How many there are; for tables, plays no part in a plan."""
 
+    values: float = 1
+    """Values of its field, such as the pictures of a document; all else is that of one of them."""
+
     width: float = 0
     height: float = 0
     frames: float = 1
@@ -44,9 +47,9 @@ class KindProfile:
         return FIELD_OF_KIND.get(self.kind, self.kind)
 
     def spec(self) -> Encoded:
-        """Return what goes into the pipeline."""
+        """Return what goes into the pipeline: one value of the field."""
         return Encoded(
-            nbytes=self.nbytes,
+            nbytes=self.nbytes / self.values,
             width=self.width,
             height=self.height,
             frames=self.frames,
@@ -106,11 +109,26 @@ class Step:
     joined: bool
     """The op is computed together with the decode before it, whose cost includes it."""
 
+    values: float
+    """Values of the field that a sample has."""
+
     cpu_s: float
-    """Estimated CPU time [s]."""
+    """Estimated CPU time for all of them [s]."""
 
     before: Spec
+    """What goes in: one value."""
+
     after: Spec
+
+    @property
+    def bytes_before(self) -> float:
+        """Mean length of all values before the op [bytes]."""
+        return self.before.nbytes * self.values
+
+    @property
+    def bytes_after(self) -> float:
+        """Mean length of all values after the op [bytes]."""
+        return self.after.nbytes * self.values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,31 +161,23 @@ def estimate(program: Program, profile: KindProfile) -> tuple[Step, ...]:
     for position, op in enumerate(program.ops):
         acts = field in op.fields
         joined = acts and position == joined_at
-        step = _step(program, position, spec, acts=acts, joined=joined, field=field)
+        cpu_s = _cost(program, position, spec, field) if acts and not joined else 0.0
+        step = Step(
+            position=position,
+            op=op,
+            acts=acts,
+            joined=joined,
+            values=profile.values,
+            cpu_s=cpu_s * profile.values,
+            before=spec,
+            after=op.infer(spec) if acts else spec,
+        )
         if acts and isinstance(op, Decoder):
             joined_at = program.framing_of(position, field)
         spec = step.after
         field = op.target(field) if acts else field
         steps.append(step)
     return tuple(steps)
-
-
-def _step(
-    program: Program, position: int, spec: Spec, *, acts: bool, joined: bool, field: str
-) -> Step:
-    op = program.ops[position]
-    cpu_s = 0.0
-    if acts and not joined:
-        cpu_s = _cost(program, position, spec, field)
-    return Step(
-        position=position,
-        op=op,
-        acts=acts,
-        joined=joined,
-        cpu_s=cpu_s,
-        before=spec,
-        after=op.infer(spec) if acts else spec,
-    )
 
 
 def _cost(program: Program, position: int, spec: Spec, field: str) -> float:
@@ -213,5 +223,4 @@ def bytes_at(steps: Sequence[Step], cut: int) -> float:
     """Return the mean length of a sample's field at a cut [bytes]."""
     if not steps:
         return 0.0
-    spec = steps[cut].before if cut < len(steps) else steps[-1].after
-    return spec.nbytes
+    return steps[cut].bytes_before if cut < len(steps) else steps[-1].bytes_after
