@@ -311,13 +311,28 @@ def test_names_that_cannot_be_written_are_refused(storage: ObjectStorage, name: 
         storage.write(name, b"")
 
 
+@pytest.mark.parametrize("in_order", [True, False])
 def test_a_listing_that_breaks_off_goes_on(
-    storage: ObjectStorage, proxy: Faulty, monkeypatch: pytest.MonkeyPatch
+    storage: ObjectStorage, proxy: Faulty, monkeypatch: pytest.MonkeyPatch, in_order: bool
 ) -> None:
-    monkeypatch.setattr("headrace.storage.objects.listing.PAGE", 1)
+    monkeypatch.setattr(storage._asking, "lists_in_order", in_order)
     storage.write("y", b"1")
     proxy.harms.append(Harm("list-type=2", 1, cut_after=10))
     assert [info.path for info in storage.list()] == ["x", "y"]
+
+
+def test_a_long_listing_that_breaks_off_goes_on_after_the_last_name(
+    storage: ObjectStorage, proxy: Faulty, s3_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage._asking, "lists_in_order", True)
+    monkeypatch.setattr("headrace.storage.objects.listing.PAGE", 1)
+    for name in ("y", "z"):
+        storage.write(name, b"1")
+    proxy.requests.clear()
+    _listed(proxy, (f"{s3_dir.rpartition('/')[2]}/x", len(CONTENT)), more=True)
+    proxy.harms.append(Harm("list-type=2", 1, 503))
+    assert [info.path for info in storage.list()] == ["x", "y", "z"]
+    assert "start-after" in proxy.requests[2]
 
 
 def _hold_no_secret(error: HeadraceError, *secrets: str) -> None:
@@ -325,14 +340,16 @@ def _hold_no_secret(error: HeadraceError, *secrets: str) -> None:
     assert not [secret for secret in (*secrets, KEYS["secret_access_key"]) if secret in told]
 
 
-def _listed(proxy: Faulty, *entries: tuple[str, int]) -> None:
+def _listed(proxy: Faulty, *entries: tuple[str, int], more: bool = False) -> None:
     """Have the next list show these keys, as some servers hold them and ours does not."""
+    rest = "<NextContinuationToken>next</NextContinuationToken>" * more
     contents = "".join(
         f"<Contents><Key>{key}</Key><Size>{size}</Size><ETag>1</ETag>"
         "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
         for key, size in entries
     )
-    body = f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>"
+    truncated = f"<IsTruncated>{str(more).lower()}</IsTruncated>"
+    body = f"<ListBucketResult>{truncated}{rest}{contents}</ListBucketResult>"
     proxy.harms.append(Harm("list-type=2", 1, 200, body.encode()))
 
 

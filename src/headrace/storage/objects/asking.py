@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import obstore.exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from headrace.core.backoff import Backoff
 from headrace.core.errors import ConfigError, HeadraceError, StorageError
 from headrace.storage.objects.address import ObjectsAddress
 from headrace.storage.objects.config import ObjectsConfig
@@ -65,7 +65,7 @@ class RequestStatistics:
     """What was asked of a store since it was opened."""
 
     requests: int
-    """Reads, descriptions, pages of lists, and writes; an upload's parts count as its writes do."""
+    """Reads, descriptions, lists or their pages, and calls that write."""
 
     repeated: int
     """Of these, asked again because the store failed or throttled."""
@@ -106,16 +106,17 @@ class Asking:
             StorageError: it refuses.
         """
         begin = time.monotonic()
-        for attempt, pause_s in enumerate(_pauses(), 1):
+        backoff = Backoff(first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
+        while True:
             try:
                 return self._once(tried, lambda: call(self._reading))
             except StoreAwayError as error:
+                pause_s = backoff.failed()
                 patience_s = self._config.outage_s if self._answered else FIRST_CONTACT_S
                 if time.monotonic() + pause_s > begin + patience_s:
                     raise
-                self._note_outage(attempt, error)
+                self._note_outage(backoff.failures, error)
             time.sleep(pause_s)
-        raise AssertionError("pauses do not end")
 
     def tell(self, tried: str, call: Callable[[Objects], T]) -> T:
         """Have something done; obstore repeats the requests that it is made of.
@@ -164,14 +165,6 @@ class Asking:
         if failure.fault is Fault.RANGE:
             return OutOfRangeError(f"cannot {tried}: {failure.reason}")
         return failure.error(tried)
-
-
-def _pauses() -> Iterator[float]:
-    """Yield the pauses between attempts, growing [s]; drawn, lest many ask again at once."""
-    longest_s = FIRST_PAUSE_S
-    while True:
-        yield random.uniform(longest_s / 2, longest_s)
-        longest_s = min(LONGEST_PAUSE_S, 2 * longest_s)
 
 
 def _is_express(address: ObjectsAddress) -> bool:

@@ -50,7 +50,10 @@ class Listing:
 
     def is_folder(self, path: str) -> bool:
         """Tell whether anything lies below a path, a console's mark of a folder included."""
-        return next(self._pages(path, 1), None) is not None
+        key, tried = self._named(path)
+        return bool(
+            self._asking.ask(tried, lambda store: next(obstore.list(store, key, chunk_size=1), ()))
+        )
 
     def below(self, folder: str) -> Iterator[FileInfo]:
         """Yield all files below a folder, in path order.
@@ -59,21 +62,17 @@ class Listing:
 
         Raises: as ``Asking.ask``; StorageError also: a store that is known to did not.
         """
-        found = self._files(folder)
         if self._asking.lists_in_order:
-            return self._checked(found)
-        return iter(sorted(found, key=_path))
+            return self._streamed(folder)
+        return iter(sorted(self._whole(folder), key=_path))
 
     def inside(self, folder: str) -> list[FileInfo]:
         """Return the files that lie directly in a folder, in path order; one request a page.
 
         Raises: as ``Asking.ask``.
         """
-        key = self._address.key(folder)
-        tried = f"list {key or self._address.bucket}"
-        answer = self._asking.ask(
-            tried, lambda store: obstore.list_with_delimiter(store, key or None)
-        )
+        key, tried = self._named(folder)
+        answer = self._asking.ask(tried, lambda store: obstore.list_with_delimiter(store, key))
         found = (self._described(meta, folder) for meta in answer["objects"])
         return sorted((info for info in found if info is not None), key=_path)
 
@@ -84,30 +83,41 @@ class Listing:
         """
         folder, _, name = key.rpartition("/")
         start = f"{folder}/" if folder else ""
+        first = start + name[:1]
+
+        def beside(store: Objects) -> Sequence[ObjectMeta]:
+            return next(obstore.list(store, folder or None, offset=first, chunk_size=PAGE), ())
+
         try:
-            page = self._asking.tell(
-                f"list {folder}",
-                lambda store: next(
-                    obstore.list(store, folder or None, offset=start + name[:1], chunk_size=PAGE),
-                    [],
-                ),
-            )
+            page = self._asking.ask(f"list {start}", beside)
         except HeadraceError:  # the hint is not worth another error
             page = ()
         names = {meta["path"][len(start) :].partition("/")[0] for meta in page} - {name}
         close = get_close_matches(name, names, n=1, cutoff=0.6)
         return f"; did you mean {start}{close[0]}?" if close else "; check the spelling"
 
-    def _files(self, folder: str) -> Iterator[FileInfo]:
-        for page in self._pages(folder, PAGE):
-            for meta in page:
-                info = self._described(meta, folder)
-                if info is not None:
-                    yield info
+    def _named(self, folder: str) -> tuple[str | None, str]:
+        """Return a folder's key as obstore takes it, and what to call listing it."""
+        key = self._address.key(folder)
+        return key or None, f"list {key or self._address.bucket}"
 
-    def _checked(self, found: Iterator[FileInfo]) -> Iterator[FileInfo]:
+    def _whole(self, folder: str) -> list[FileInfo]:
+        """Return all files below a folder; a listing that breaks off is begun anew."""
+        key, tried = self._named(folder)
+
+        def listed(store: Objects) -> list[FileInfo]:
+            pages = obstore.list(store, key, chunk_size=PAGE)
+            found = (self._described(meta, folder) for page in pages for meta in page)
+            return [info for info in found if info is not None]
+
+        return self._asking.ask(tried, listed)
+
+    def _streamed(self, folder: str) -> Iterator[FileInfo]:
         last = ""
-        for info in found:
+        for meta in self._metas(folder):
+            info = self._described(meta, folder)
+            if info is None:
+                continue
             if info.path < last:
                 raise StorageError(
                     f"{self._address.url} lists {info.path} after {last}, which no bucket of its "
@@ -116,25 +126,24 @@ class Listing:
             last = info.path
             yield info
 
-    def _pages(self, folder: str, size: int) -> Iterator[Sequence[ObjectMeta]]:
+    def _metas(self, folder: str) -> Iterator[ObjectMeta]:
         """Yield what the store tells; a page that fails is asked for anew, by the last key."""
-        key = self._address.key(folder)
-        tried = f"list {key or self._address.bucket}"
+        key, tried = self._named(folder)
         pages: ListStream[Sequence[ObjectMeta]] | None = None
         last: str | None = None
 
-        def begin(store: Objects) -> Sequence[ObjectMeta]:
+        def next_page(store: Objects) -> Sequence[ObjectMeta]:
             nonlocal pages
-            pages = pages or obstore.list(store, key or None, offset=last, chunk_size=size)
+            pages = pages or obstore.list(store, key, offset=last, chunk_size=PAGE)
             try:
                 return next(pages, ())
             except BaseException:
                 pages = None
                 raise
 
-        while page := self._asking.ask(tried, begin):
+        while page := self._asking.ask(tried, next_page):
             last = page[-1]["path"]
-            yield page
+            yield from page
 
     def _described(self, meta: ObjectMeta, folder: str) -> FileInfo | None:
         """Return what the port says of an object; None: it is the mark of a folder."""
