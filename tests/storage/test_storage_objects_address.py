@@ -241,6 +241,19 @@ def test_what_a_store_said_is_believed_for_a_while() -> None:
     assert known.get("x") is None
 
 
+def test_no_version_is_believed_of_an_object_of_which_two_were_told() -> None:
+    """Reads of the older one may still be under way, and would vouch for bytes of the newer."""
+    now = [0.0]
+    known = Known(30, lambda: now[0])
+    old, new = FileInfo("x", 1, "old"), FileInfo("x", 1, "new")
+    for said in (old, new, old, old):
+        known.note(said)
+    assert known.get("x") is None
+    now[0] = 601.0
+    known.note(new)
+    assert known.get("x") == new
+
+
 @pytest.mark.parametrize("tag", ["0x8D", '"0x8D"', 'W/"0x8D"'])
 def test_a_version_is_the_same_in_lists_and_answers(tag: str) -> None:
     """Azure writes it in one way in the one, and in another in the other."""

@@ -16,6 +16,10 @@ from headrace.storage.port import FileInfo
 REMEMBERED = 16_384
 """Objects that are known, the last ones."""
 
+CHANGED_S = 600.0
+"""So long an object that was seen to change is asked for every time: longer than a read may take,
+so that none of the older version is still under way [s]."""
+
 
 class Known:
     """Descriptions of objects by path. Thread-safe."""
@@ -25,21 +29,28 @@ class Known:
         self._believed_s = believed_s
         self._now = now
         self._lock = threading.Lock()
-        self._said: OrderedDict[str, tuple[float, FileInfo]] = OrderedDict()
+        self._said: OrderedDict[str, tuple[float, FileInfo | None]] = OrderedDict()
+        """Until when it holds, and what was said; None: answers differed."""
 
     def get(self, path: str) -> FileInfo | None:
         """Return what was said of an object of late; None: ask."""
         with self._lock:
-            said_at, info = self._said.get(path, (0.0, None))
-            return info if info is not None and self._now() - said_at < self._believed_s else None
+            until, info = self._said.get(path, (0.0, None))
+            return info if self._now() < until else None
 
     def note(self, info: FileInfo) -> None:
-        """Keep what the store said just now."""
+        """Keep what the store said just now.
+
+        Answers may be noted in another order than they were given. So where two differ neither is
+        believed: the older would vouch for bytes of the newer.
+        """
         with self._lock:
-            self._said[info.path] = (self._now(), info)
-            self._said.move_to_end(info.path)
-            if len(self._said) > REMEMBERED:
-                self._said.popitem(last=False)
+            now = self._now()
+            until, known = self._said.get(info.path, (0.0, None))
+            if now >= until or known == info:
+                self._keep(info.path, (now + self._believed_s, info))
+            elif known is not None:
+                self._keep(info.path, (now + CHANGED_S, None))
 
     def forget(self, *paths: str) -> None:
         """Drop what is known of objects that were changed, or turned out different."""
@@ -51,3 +62,9 @@ class Known:
         """Drop everything."""
         with self._lock:
             self._said.clear()
+
+    def _keep(self, path: str, said: tuple[float, FileInfo | None]) -> None:
+        self._said[path] = said
+        self._said.move_to_end(path)
+        if len(self._said) > REMEMBERED:
+            self._said.popitem(last=False)
