@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,14 +67,34 @@ def test_a_link_that_nobody_waits_for_moves_nothing() -> None:
     assert cut.bandwidth is None
 
 
-def test_bytes_that_came_at_once_raise_what_a_link_is_thought_to_do() -> None:
+def test_a_link_on_which_little_comes_in_a_round_is_measured_over_several() -> None:
+    cut, seen = moving(), Seen(link_bytes=1e5, link_s=1.0)
+    known = [cut.observe(seen, now=now) or cut.bandwidth for now in range(3)]
+    assert known == [None, None, pytest.approx(1e5)]
+
+
+def test_bytes_that_come_at_once_for_a_while_tell_of_a_faster_link() -> None:
     cut = moving()
     cut.observe(round_at(3, bandwidth=5e6), now=0)
-    for carried, known in ((4e6, 5e6), (80e6, 80e6)):
+    for now, carried, known in ((1, 6e6, 5e6), (2, 8e7, 5e6), (4, 8e7, 5e6), (5, 8e7, 8e7)):
         seen = round_at(0)
         seen.carried = carried
-        cut.observe(seen, now=1)
+        cut.observe(seen, now=now)
         assert cut.bandwidth == pytest.approx(known)
+
+
+def test_a_shaper_that_lets_short_answers_through_is_believed_less_each_time() -> None:
+    """Raw files come at once, crops do not: to the eye a link that is fast, then thin again."""
+    cut, moves = moving(), []
+    for now in range(3000):
+        at = cut.cuts["image"]
+        seen = round_at(at, bandwidth=5e6 if at else 0)
+        seen.carried = 0.0 if at else 1e9
+        if cut.observe(seen, now=now):
+            moves.append(now)
+    gaps = [after - before for before, after in itertools.pairwise(moves[::2])]
+    assert len(moves) < 20
+    assert gaps[-1] > 10 * gaps[0]
 
 
 def test_a_thin_moment_moves_nothing() -> None:

@@ -103,6 +103,9 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     digest: int
     read_s: float
     transform_s: float
+    cpu_s: float = 0.0
+    """CPU that it took [s]."""
+
     cores_s: float = 0.0
     """How much of both it was on a core, or in line for one [s]."""
 

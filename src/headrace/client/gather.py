@@ -249,6 +249,7 @@ class Gatherer:
     def _read_frame(self, work: Work, call: Call, answer: Answer) -> bool:
         """Take one frame; True after the last of the answer."""
         header, buffers = read_frame(answer, work.assembly.memory_for)
+        work.tally.waited(call.connection.take_wait())
         if header.kind == "end":
             return True
         if header.kind == "held":
@@ -302,6 +303,10 @@ class Gatherer:
         on_link_s = link_s(header, time.monotonic() - call.asked_at)
         length = piece.part.of(work.lengths[sample])
         count_frame(work.counts, header, buffers, length=length, link_s=on_link_s)
+        call.link_s = max(call.link_s, on_link_s)
+        if piece.part.is_whole:
+            nbytes = sum(buffer.nbytes for buffer in buffers)
+            work.tally.came(piece.visit, self._shop.job.kind(sample), header, nbytes)
         if header.kind == "tensor":
             seconds = header.read_s + header.transform_s
             self._shop.costs.learn(sample, foreseen_s=piece.cost_s, seconds=seconds)
@@ -341,6 +346,7 @@ class Gatherer:
     def _count_call(self, work: Work, call: Call) -> None:
         work.counts.fetches += 1
         work.counts.fetch_s += time.monotonic() - call.asked_at
+        work.tally.carried(call.nbytes, call.link_s)
         if work.detail is not None:
             work.detail.fetched(
                 Fetch(
@@ -399,6 +405,8 @@ class Gatherer:
             replaced=tuple(sorted(work.replaced, key=lambda item: item.sample)),
         )
         work.counts.cpu_s += time.thread_time() - work.begin_cpu
+        work.tally.cpu_s = work.counts.cpu_s
+        self._shop.splitting.add(work.tally, time.monotonic())
         if work.detail is not None:
             work.detail.end()
         return Gathered(

@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from headrace.client.batch import Batch
@@ -152,9 +152,14 @@ class Loader:
         )
 
     def explain(self) -> tuple[KindExplanation, ...]:
-        """Return what each op costs, what it does to the bytes and where it runs, per kind."""
+        """Return what each op costs, what it does to the bytes and where it runs, per kind.
+
+        Rows are the plan, by the headers in the index; ``running`` is what was measured since,
+        and where the cut is by that.
+        """
         profiles = profiles_of([source.index for source in self.job.sources])
-        return explain(self.job.program, profiles)
+        planned = explain(self.job.program, profiles)
+        return tuple(replace(kind, running=self._machinery.running(kind.kind)) for kind in planned)
 
     def close(self) -> None:
         """Stop all threads; further loops are refused. May be called again."""

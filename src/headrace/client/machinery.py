@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from headrace.client.prefetch import Prefetcher, PrefetchLimits, PrefetchStatist
 from headrace.client.remote import RawFetch
 from headrace.client.reporting.reporter import JobShape, Reporter
 from headrace.client.reporting.standing import ControlStatistics
+from headrace.client.splitting import Splitting
 from headrace.client.spotcheck import CheckStatistics, SpotChecks
 from headrace.client.stepdetail import StepDetails
 from headrace.client.tail import Tail
@@ -30,6 +31,7 @@ from headrace.client.work import Gathered, Workshop
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import fields_of, profiles_of
 from headrace.trace.recording import Recording
+from headrace.transform.explain import Running
 from headrace.transform.fingerprint import fingerprint
 from headrace.transform.ops.user import UserOp
 from headrace.transform.partial import divided_by
@@ -81,7 +83,16 @@ class Machinery:
             config.registry(),
             Accord(job, rank=config.rank),
             job=job.spec.id,
-            message=self._registration(),
+            message=_Registration(job, self._cuts, config.world, self.pace),
+        )
+        self._splitting = Splitting(
+            job.program,
+            self.plan,
+            self._targets,
+            fixed=_divided(job, self.plan),
+            decides=config.rank == 0,
+            members=lambda: self._fleet.members,
+            tell=self._fleet.recut,
         )
         allowed = allowed_ops(job)
         self._held = Held()
@@ -150,6 +161,14 @@ class Machinery:
                 step=step, wait_s=wait_s, ready_steps=self.ahead.steps, counts=counts
             )
 
+    def running(self, kind: str) -> Running | None:
+        """Return what was measured of a kind of sample, and where it is cut now."""
+        return self._splitting.running(kind, self._cuts()[kind])
+
+    def _cuts(self) -> dict[str, int]:
+        """Return how many leading ops agents are asked to run on each kind."""
+        return self._fleet.cuts or self.plan.cuts
+
     def control(self) -> ControlStatistics | None:
         """Describe how the job and its controller stand; None without one."""
         return None if self._reporter is None else self._reporter.statistics()
@@ -214,6 +233,7 @@ class Machinery:
             patience=Patience(config.patience_s, config.grace_s),
             costs=self._costs,
             checks=self._checks,
+            splitting=self._splitting,
             tail=self._tail,
             held=self._held,
             details=self._details,
@@ -255,16 +275,15 @@ class Machinery:
         per_rank = max(config.batch_size // config.world, 1)
         return min(config.prefetch_steps, 1 + math.ceil(2 * self._crew.size / per_rank))
 
-    def _registration(self) -> _Registration:
-        return _Registration(self._job, self.plan, self._config.world, self.pace)
-
 
 class _Registration:
     """Makes the message that registers a job; the golden vectors are run once."""
 
-    def __init__(self, job: OpenJob, plan: SplitPlan, world: int, pace: Pace) -> None:
+    def __init__(
+        self, job: OpenJob, cuts: Callable[[], dict[str, int]], world: int, pace: Pace
+    ) -> None:
         self._job = job
-        self._plan = plan
+        self._cuts = cuts
         self._world = world
         self._pace = pace
         self._fingerprint: Fingerprint | None = None
@@ -276,7 +295,7 @@ class _Registration:
         return RegisterJob(
             spec=self._job.spec,
             world=self._world,
-            cuts=self._plan.cuts,
+            cuts=self._cuts(),
             fingerprint=self._fingerprint,
             roster=roster.roster,
             places=roster.places,
@@ -299,6 +318,14 @@ def _targets(job: OpenJob, plan: SplitPlan) -> dict[str, int]:
     """Return the cut at which a batch takes each kind: the rest runs over all its rows at once."""
     fields = fields_of([source.index for source in job.sources])
     return {kind: max(cut, job.program.tail_of(fields[kind])) for kind, cut in plan.cuts.items()}
+
+
+def _divided(job: OpenJob, plan: SplitPlan) -> frozenset[str]:
+    """Return the kinds of which samples are made in parts: agents and ranks agree on those."""
+    if divided_by(job.program, plan.cuts.get("video", 0)) is None:
+        return frozenset()
+    many = any(foreseen.parts.max(initial=1) > 1 for foreseen in job.foreseen)
+    return frozenset({"video"}) if many else frozenset()
 
 
 def _part_cuts(job: OpenJob, targets: Mapping[str, int]) -> dict[str, int]:

@@ -79,6 +79,8 @@ class Making:
         if isinstance(delivery.outcome, BaseException):
             raise delivery.outcome
         self._count(work, delivery, delivery.outcome)
+        if not delivery.outcome.reason:
+            work.tally.finished(visit, delivery.cpu_s)
         self._settle(work, visit, delivery.key, delivery.outcome)
 
     def _make_whole(self, work: Work, key: SampleKey, how: str, late: str = "") -> None:

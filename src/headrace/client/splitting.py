@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from headrace.client.assembly import Visit
 from headrace.client.cpus import OtherWork
 from headrace.client.member import Member
-from headrace.policy.cutting import CutCost, MovingCut, Seen
+from headrace.policy.cutting import Cell, CuttingLimits, MovingCut, Seen
+from headrace.transform.explain import Running
 from headrace.transform.program import Program
 from headrace.transform.split import SplitPlan
+from headrace.wire.frames import FrameHeader
 from headrace.wire.stream import Wait
 
 logger = logging.getLogger("headrace.client")
@@ -24,23 +26,8 @@ logger = logging.getLogger("headrace.client")
 ROUND_S = 1.0
 """Time between two looks at what was measured [s]."""
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeasuredSplit:
-    """What was measured of one kind while the job runs."""
-
-    cut: int
-    """Where it is cut now."""
-
-    costs: tuple[CutCost, ...]
-    """Each cut that was possible."""
-
-    bandwidth: float | None
-    """Of the link from agents, where it was waited for [B/s]."""
-
-    storage_price: float
-    trainer_price: float
-    """Worth of a CPU second on either side, in those of a busy trainer."""
+LEAST_ANSWER_BYTES = 1 << 16
+"""Shorter answers tell the time of a round trip rather than what a link can do [bytes]."""
 
 
 class StepTally:
@@ -49,13 +36,34 @@ class StepTally:
     def __init__(self) -> None:
         self.seen = Seen()
         self.waits: list[Wait] = []
+        """Times in which bytes were waited for."""
+
         self.cpu_s = 0.0
         """CPU of this process that the step took [s]."""
+
+        self._begun: dict[Visit, Cell] = {}
+
+    def came(self, visit: Visit, kind: str, header: FrameHeader, nbytes: int) -> None:
+        """Note a sample that came at the cut that its job wants."""
+        if header.kind == "tensor" or header.code == "asked":
+            cell = self._begun[visit] = (kind, header.cut)
+            self.seen.shipped(cell, nbytes, header.cpu_s)
+
+    def finished(self, visit: Visit, cpu_s: float) -> None:
+        """Note a sample that was finished here, if it came so."""
+        cell = self._begun.pop(visit, None)
+        if cell is not None:
+            self.seen.finished(cell, cpu_s)
 
     def waited(self, wait: Wait | None) -> None:
         """Note a time in which bytes were waited for."""
         if wait is not None:
             self.waits.append(wait)
+
+    def carried(self, nbytes: int, seconds: float) -> None:
+        """Note how long the samples of one answer were on their way, at most."""
+        if nbytes >= LEAST_ANSWER_BYTES and seconds > 0:
+            self.seen.carried = max(self.seen.carried, nbytes / seconds)
 
 
 class Splitting:
@@ -69,6 +77,9 @@ class Splitting:
         *,
         fixed: frozenset[str],
         decides: bool,
+        members: Callable[[], Sequence[Member]],
+        tell: Callable[[dict[str, int]], None],
+        limits: CuttingLimits | None = None,
     ) -> None:
         """Begin with what was planned.
 
@@ -78,9 +89,14 @@ class Splitting:
             targets: Kind → cut at which batches take its samples.
             fixed: Kinds whose cut stays.
             decides: Whether this rank decides for the job.
+            members: The agents that may be asked now.
+            tell: Has agents told of other cuts.
+            limits: How easily cuts move.
         """
         moving = {kind: steps for kind, steps in plan.steps.items() if kind not in fixed}
-        self._policy = MovingCut(program, SplitPlan(cuts=plan.cuts, steps=moving), targets)
+        self._policy = MovingCut(
+            program, SplitPlan(cuts=plan.cuts, steps=moving), targets, limits=limits
+        )
         self._moving = frozenset(moving)
         self._decides = decides
         self._lock = threading.Lock()
@@ -90,24 +106,7 @@ class Splitting:
         self._cpus = OtherWork()
         self._round_at = 0.0
         self._most: dict[str, int] = {}
-        self._tell: Callable[[dict[str, int]], None] | None = None
-        self._members: Callable[[], Sequence[Member]] = tuple
-
-    @property
-    def cuts(self) -> dict[str, int]:
-        """Kind → leading ops that agents are asked to run now."""
-        return self._policy.cuts
-
-    def connect(
-        self, members: Callable[[], Sequence[Member]], tell: Callable[[dict[str, int]], None]
-    ) -> None:
-        """Say who the agents are, and how they are told of other cuts."""
         self._members, self._tell = members, tell
-
-    def adopt(self, cuts: Mapping[str, int]) -> None:
-        """Take over what the first rank decided."""
-        with self._lock:
-            self._policy.cuts = dict(cuts)
 
     def add(self, tally: StepTally, now: float) -> None:
         """Take in what a step told; the first rank may move cuts by it.
@@ -126,21 +125,15 @@ class Splitting:
             self._round_at = now + ROUND_S
             self._look(now)
 
-    def measured(self, kind: str) -> MeasuredSplit | None:
-        """Return what was measured of a kind; None: nothing yet, or its cut is fixed."""
+    def running(self, kind: str, cut: int) -> Running | None:
+        """Return what was measured of a kind; None: nothing yet, or its cut is fixed.
+
+        Args:
+            kind: The kind.
+            cut: Where agents cut it now.
+        """
         with self._lock:
-            if kind not in self._moving:
-                return None
-            costs, premise = self._policy.costs(kind), self._policy.premise
-            if not any(cost.measured for cost in costs):
-                return None
-            return MeasuredSplit(
-                cut=self._policy.cuts[kind],
-                costs=costs,
-                bandwidth=self._policy.bandwidth,
-                storage_price=premise.storage_price,
-                trainer_price=premise.trainer_price,
-            )
+            return None if kind not in self._moving else self._policy.running(kind, cut)
 
     def _add_wait(self, wait: Wait) -> None:
         """Add a wait; of times in which several connections waited each counts once."""
@@ -158,9 +151,10 @@ class Splitting:
         moved = self._policy.observe(seen, now)
         if not self._decides:
             self._policy.cuts = before
-        elif moved and self._tell is not None:
-            logger.info("agents are asked to run other ops: %s", _changes(before, self.cuts))
-            self._tell(self.cuts)
+        elif moved:
+            now_at = self._policy.cuts
+            logger.info("agents are asked to run other ops: %s", _changes(before, now_at))
+            self._tell(now_at)
 
     def _spare(self) -> float:
         """Return how much agents can do now, of the most that they ever could."""

@@ -17,6 +17,7 @@ from headrace.client.maker import Maker
 from headrace.client.pace import Pace, Patience
 from headrace.client.parts import PartsInHand
 from headrace.client.shares import Piece, Share
+from headrace.client.splitting import Splitting, StepTally
 from headrace.client.spotcheck import SpotChecks
 from headrace.client.stepdetail import StepDetail, StepDetails
 from headrace.client.tail import Tail
@@ -52,6 +53,7 @@ class Workshop:
     patience: Patience
     costs: Costs
     checks: SpotChecks
+    splitting: Splitting
     tail: Tail
     held: Held
     details: StepDetails
@@ -104,6 +106,9 @@ class Call:
     queued_s: float = 0.0
     """Longest that one of its samples waited in the agent [s]."""
 
+    link_s: float = 0.0
+    """Longest that one of them was on its way [s]."""
+
     @property
     def next_hedge_at(self) -> float:
         """When something that is owed is to be made here, if it does not come before."""
@@ -130,6 +135,7 @@ class Work:
     """What each sample, or each of its parts, is foreseen to take [s]."""
 
     counts: Counts = field(default_factory=Counts)
+    tally: StepTally = field(default_factory=StepTally)
     calls: list[Call] = field(default_factory=list)
     local: dict[Visit, str] = field(default_factory=dict)
     """Handed to the decoding threads as a whole, and how it is to be counted."""

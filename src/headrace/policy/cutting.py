@@ -3,7 +3,7 @@
 Pure arithmetic: no clock, no sockets. What was measured at a cut is kept as it is; cuts that
 were never tried are estimated from headers, scaled by what was measured elsewhere. So under
 constant conditions each cut is tried once at most, and after that only a truly cheaper one is
-moved to: it cannot swing. Nothing that decides depends on the cut itself: the bandwidth is that
+moved to: it does not swing. Nothing that decides depends on the cut itself: the bandwidth is that
 of the link, and CPUs are judged by what others use of them.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.core.errors import ConfigError
+from headrace.transform.explain import Running
 from headrace.transform.program import Program
 from headrace.transform.split import Premise, SplitPlan, Step, allowed_cuts, bytes_at, op_cpu
 
@@ -31,7 +32,7 @@ class CuttingLimits:
     """Samples at a cut, in one round, that tell what it costs."""
 
     least_link_bytes: int = 1 << 18
-    """Bytes waited for, in one round, that tell the bandwidth."""
+    """Bytes waited for that tell the bandwidth."""
 
     smoothing: float = 0.3
     """Weight of the newest round in a moving mean."""
@@ -77,7 +78,7 @@ class Seen:
     """Payload of samples that came at a cut [bytes]."""
 
     storage_s: dict[Cell, Sum] = field(default_factory=dict)
-    """Time that agents took to bring samples to a cut [s]."""
+    """CPU time of agents to bring samples to a cut [s]."""
 
     trainer_s: dict[Cell, Sum] = field(default_factory=dict)
     """CPU time to finish samples from a cut here [s]."""
@@ -89,7 +90,7 @@ class Seen:
     """How long that was [s]."""
 
     carried: float = 0.0
-    """Largest rate at which an answer came: the link can do as much at least [B/s]."""
+    """Largest rate at which an answer came, from when its samples were made [B/s]."""
 
     trainer_busy: float | None = None
     """Part of the trainer's CPUs that others than the loader use; None: not known."""
@@ -171,6 +172,10 @@ class MovingCut:
             for kind, steps in plan.steps.items()
         }
         self._bandwidth: float | None = None
+        self._waited = Sum()
+        self._believed: float | None = None
+        self._faster_at: float | None = None
+        self._doubt_s = self._limits.hold_s
         self._beaten_at: dict[str, float] = {}
 
     @property
@@ -185,7 +190,7 @@ class MovingCut:
             seen: What was measured since the round before.
             now: Monotonic time [s].
         """
-        self._measure_link(seen)
+        self._measure_link(seen, now)
         self.premise = self._premise(seen)
         for kind, chain in self._chains.items():
             chain.observe(kind, seen)
@@ -195,6 +200,28 @@ class MovingCut:
     def costs(self, kind: str) -> tuple[CutCost, ...]:
         """Return what each allowed cut of a kind costs, as far as it is known."""
         return self._chains[kind].costs(self.premise)
+
+    def running(self, kind: str, cut: int) -> Running | None:
+        """Return what was measured of a kind that is cut there; None: nothing was.
+
+        Args:
+            kind: The kind.
+            cut: Where it is cut now.
+        """
+        costs = {cost.cut: cost for cost in self.costs(kind)}
+        own = costs.get(cut)
+        if own is None or not any(cost.measured for cost in costs.values()):
+            return None
+        others = [cost for cost in costs.values() if cost.cut != cut]
+        return Running(
+            cut=cut,
+            measured=own.measured,
+            storage_s=own.storage_s,
+            trainer_s=own.trainer_s,
+            wire_bytes=own.wire_bytes,
+            bandwidth=self._bandwidth,
+            why=_why(own, min(others, key=lambda cost: cost.price, default=None), self),
+        )
 
     def _move(self, kind: str, now: float) -> bool:
         """Move a kind's cut if another one has been cheaper for long enough."""
@@ -212,15 +239,26 @@ class MovingCut:
         self.cuts = {**self.cuts, kind: best.cut}
         return True
 
-    def _measure_link(self, seen: Seen) -> None:
+    def _measure_link(self, seen: Seen, now: float) -> None:
         """Follow the rate at which bytes came that were waited for.
 
-        What need not be waited for tells only what the link can do at least.
+        Bytes that came at once tell that a link may have become faster, but also a shaper lets
+        some through. So that is believed after a while only, and later each time it was wrong.
         """
-        if seen.link_bytes >= self._limits.least_link_bytes and seen.link_s > 0:
-            self._bandwidth = _smoothed(self._bandwidth, seen.link_bytes / seen.link_s, 0.5)
-        elif self._bandwidth is not None:
-            self._bandwidth = max(self._bandwidth, seen.carried)
+        before, waited = self._bandwidth, self._waited
+        waited.add(seen.link_s, round(seen.link_bytes))
+        if waited.count >= self._limits.least_link_bytes and waited.total > 0:
+            self._bandwidth = _smoothed(before, waited.count / waited.total, 0.5)
+            self._waited, self._faster_at = Sum(), None
+            if self._believed is not None and self._bandwidth < self._believed / 2:
+                self._believed, self._doubt_s = None, 2 * self._doubt_s
+        elif before is None or seen.carried < 1.5 * before:
+            self._faster_at = None if seen.carried else self._faster_at
+        elif self._faster_at is None:
+            self._faster_at = now
+        elif now - self._faster_at >= self._doubt_s:
+            self._bandwidth = self._believed = seen.carried
+            self._faster_at = None
 
     def _premise(self, seen: Seen) -> Premise:
         known, before, idle = self._assumed, self.premise, self._limits.idle_trainer_price
@@ -301,6 +339,24 @@ class _Side:
     def at(self, cut: int, scale: float) -> float:
         """Return what was measured at a cut, or the estimate times ``scale``."""
         return self._measured.get(cut, self._estimated[cut] * scale)
+
+
+def _why(own: CutCost, next_best: CutCost | None, moving: MovingCut) -> str:
+    """Return what speaks for a cut, against the best of the others."""
+    premise = moving.premise
+    link = "the link never made samples wait"
+    if moving.bandwidth is not None:
+        link = f"the link does {premise.bandwidth / 1e6:.3g} MB/s"
+    prices = (
+        f"a CPU second on storage counts {premise.storage_price:.2f}, on the trainer "
+        f"{premise.trainer_price:.2f}"
+    )
+    if next_best is None:
+        return f"no other cut is possible; {link}"
+    share = next_best.price / own.price - 1 if own.price else 0.0
+    other = "raw bytes" if next_best.cut == 0 else f"a cut behind op {next_best.cut - 1}"
+    verdict = f"{abs(100 * share):.0f} % {'more' if share >= 0 else 'less'}"
+    return f"{other} would cost {verdict}: {link}, {prices}"
 
 
 def _smoothed(before: float | None, newest: float, weight: float) -> float:

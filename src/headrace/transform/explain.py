@@ -42,6 +42,43 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Running:
+    """What a running job measured of one kind, and where it is cut by that."""
+
+    cut: int
+    """Number of leading ops that storage runs now."""
+
+    measured: bool
+    """Samples came at this cut; else what follows is what other cuts let expect."""
+
+    storage_s: float
+    """CPU time of one sample on storage [s]."""
+
+    trainer_s: float
+    """CPU time of one sample on the trainer, up to where whole batches are worked on [s]."""
+
+    wire_bytes: float
+    """Bytes of one sample that cross the network."""
+
+    bandwidth: float | None
+    """Of the network, where samples had to be waited for [B/s]."""
+
+    why: str
+    """Why it is cut there, in words for a person."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimedRun:
+    """All ops on one sample."""
+
+    cpu_s: tuple[float, ...]
+    """CPU time of each [s]; of ops that are computed together, at the first of them."""
+
+    nbytes: tuple[float, ...]
+    """Length of the record before each op and after the last [bytes]."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class KindExplanation:
     """What happens to the samples of one kind."""
 
@@ -54,6 +91,16 @@ class KindExplanation:
     """Real samples that times and bytes were measured on; 0 for estimates from the headers."""
 
     rows: tuple[Row, ...]
+    """Each op, and where it was planned to run."""
+
+    running: Running | None = None
+    """What was measured since the job runs, and what became of the plan; None: nothing yet."""
+
+    def places(self) -> tuple[Place, ...]:
+        """Return where each op runs now."""
+        if self.running is None:
+            return tuple(row.place for row in self.rows)
+        return tuple(_moved(row, self.running.cut) for row in self.rows)
 
     @property
     def storage_s(self) -> float:
@@ -91,7 +138,7 @@ def measured(
     runs = [run for record in records if (run := _warm_run(program, record)) is not None]
     if not runs:
         return estimated
-    cpu_s, sizes = np.mean([run[0] for run in runs], 0), np.mean([run[1] for run in runs], 0)
+    cpu_s, sizes = np.mean([run.cpu_s for run in runs], 0), np.mean([run.nbytes for run in runs], 0)
     rows = tuple(
         Row(
             position=row.position,
@@ -115,6 +162,24 @@ def measured(
     )
 
 
+def timed_run(program: Program, record: Record) -> TimedRun:
+    """Run all ops on a sample, and time them by this thread's CPU time, cut by cut.
+
+    Ops between two cuts are one unit: its time and its change of size go to its first op.
+
+    Raises:
+        CorruptSampleError: the sample cannot be decoded.
+    """
+    cpu_s, sizes = [0.0] * program.sample_ops, [_nbytes(record)]
+    for start, stop in zip(program.cuts, program.cuts[1:], strict=False):
+        first = _first_acting(program, record, start, stop)
+        before_s = time.thread_time()
+        record = program.run(record, _KEY, start=start, stop=stop)
+        cpu_s[first] = time.thread_time() - before_s
+        sizes += [sizes[-1]] * (first - start) + [_nbytes(record)] * (stop - first)
+    return TimedRun(cpu_s=tuple(cpu_s), nbytes=tuple(sizes))
+
+
 def _explained(plan: SplitPlan, profile: KindProfile) -> KindExplanation:
     cut = plan.cuts[profile.kind]
     return KindExplanation(
@@ -133,9 +198,15 @@ def _row(step: Step, cut: int) -> Row:
         place=_place(step, cut),
         cpu_s=step.cpu_s,
         joined=step.joined,
-        bytes_in=step.before.nbytes,
-        bytes_out=step.after.nbytes,
+        bytes_in=step.bytes_before,
+        bytes_out=step.bytes_after,
     )
+
+
+def _moved(row: Row, cut: int) -> Place:
+    if row.place not in ("storage", "trainer"):
+        return row.place
+    return "storage" if row.position < cut else "trainer"
 
 
 def _place(step: Step, cut: int) -> Place:
@@ -146,27 +217,13 @@ def _place(step: Step, cut: int) -> Place:
     return "storage" if step.position < cut else "trainer"
 
 
-def _warm_run(program: Program, record: Record) -> tuple[list[float], list[float]] | None:
+def _warm_run(program: Program, record: Record) -> TimedRun | None:
     """Return the second of two timed runs: the first also pays for imports and fresh memory."""
-    return _timed_run(program, record) and _timed_run(program, record)
-
-
-def _timed_run(program: Program, record: Record) -> tuple[list[float], list[float]] | None:
-    """Return the CPU time of each op and the record's bytes before each and after the last.
-
-    Ops between two cuts are one unit: its time and its change of size go to its first op.
-    """
-    cpu_s, sizes = [0.0] * program.sample_ops, [_nbytes(record)]
-    for start, stop in zip(program.cuts, program.cuts[1:], strict=False):
-        first = _first_acting(program, record, start, stop)
-        before_s = time.thread_time()
-        try:
-            record = program.run(record, _KEY, start=start, stop=stop)
-        except CorruptSampleError:
-            return None
-        cpu_s[first] = time.thread_time() - before_s
-        sizes += [sizes[-1]] * (first - start) + [_nbytes(record)] * (stop - first)
-    return cpu_s, sizes
+    try:
+        timed_run(program, record)
+        return timed_run(program, record)
+    except CorruptSampleError:
+        return None
 
 
 def _first_acting(program: Program, record: Record, start: int, stop: int) -> int:

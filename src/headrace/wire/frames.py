@@ -88,6 +88,9 @@ class FrameHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     read_s: float = 0.0
     transform_s: float = 0.0
+    cpu_s: float = 0.0
+    """CPU that reading and transforming took at the agent [s]."""
+
     tier: str = ""
     """Tier of storage that its bytes came from; empty where the agent knows of none."""
 

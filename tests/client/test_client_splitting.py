@@ -1,0 +1,113 @@
+"""The cut moves while a job runs, by the link between a real agent and a loader."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from epochs import digests, loading
+from PIL import Image
+from slow_link import slow_link
+
+from headrace import Batch, Loader, Pipeline, ops
+from headrace.agent.local import LocalAgent
+from headrace.client import machinery, splitting
+from headrace.client.splitting import Splitting
+from headrace.policy.cutting import CuttingLimits
+
+BATCH, STEPS = 6, 4
+SIDE = 128
+"""A crop has 49 kB, the file of a picture a few; decoding it takes a while."""
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("smooth")
+    rng = np.random.default_rng(8)
+    for number in range(BATCH * STEPS):
+        coarse = rng.integers(0, 256, (12, 16, 3), np.uint8)
+        Image.fromarray(coarse).resize((800, 600)).save(root / f"{number:02d}.webp", quality=40)
+    return root
+
+
+@pytest.fixture(scope="module")
+def growing() -> Pipeline:
+    return Pipeline([ops.DecodeImage(), ops.RandomResizedCrop(SIDE), ops.ToFloat()])
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look at measurements ten times a second, and move by them at once."""
+    limits = CuttingLimits(hold_s=0.1, least_samples=4)
+    monkeypatch.setattr(splitting, "ROUND_S", 0.1)
+    monkeypatch.setattr(machinery, "Splitting", functools.partial(Splitting, limits=limits))
+
+
+def rounds(loader: Loader, cut: int) -> Iterator[Batch]:
+    """Yield epochs until the agent's frames come at a cut; it has time to make them."""
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
+        for batch in loader:
+            yield batch
+            time.sleep(0.1)
+        running = loader.explain()[0].running
+        if running is not None and running.cut == cut and running.measured:
+            return
+    raise AssertionError(f"the cut is not at {cut}: {loader.explain()[0].running}")
+
+
+@pytest.fixture(scope="module")
+def agent(pictures: Path) -> Iterator[LocalAgent]:
+    with LocalAgent([pictures], options=("--workers", "1", "--cpu-threshold", "1")) as agent:
+        yield agent
+
+
+def alone(pictures: Path, growing: Pipeline, *, epochs: int) -> list[str]:
+    with loading(pictures, pipeline=growing, batch_size=BATCH) as loader:
+        return [digest for _ in range(epochs) for digest in digests(loader)]
+
+
+@pytest.mark.usefixtures("eager")
+def test_over_a_thin_link_files_come_instead_of_crops_and_no_batch_differs(
+    pictures: Path, growing: Pipeline, agent: LocalAgent
+) -> None:
+    options = {"pipeline": growing, "batch_size": BATCH, "patience_s": 30, "token": agent.token}
+    with (
+        slow_link(agent.address, bytes_per_s=1e6) as link,
+        loading(pictures, agents=[link.address], require_agents=True, **options) as loader,
+    ):
+        (planned,) = loader.explain()
+        assert (planned.cut, planned.running) == (2, None)
+        assert planned.places() == ("storage", "storage", "trainer")
+        seen = digests(rounds(loader, 0))
+        (thin,) = loader.explain()
+    assert thin.running is not None
+    assert thin.running.wire_bytes < SIDE * SIDE * 3
+    assert 2e5 < (thin.running.bandwidth or 0) < 5e6
+    assert thin.places() == ("trainer", "trainer", "trainer")
+    assert seen == alone(pictures, growing, epochs=len(seen) // STEPS)
+
+
+@pytest.mark.usefixtures("eager")
+def test_over_a_thick_link_crops_come_and_what_they_took_is_measured(
+    pictures: Path, growing: Pipeline, agent: LocalAgent
+) -> None:
+    options = {"pipeline": growing, "batch_size": BATCH, "patience_s": 30, "token": agent.token}
+    with loading(pictures, agents=[agent.address], run="thick", **options) as loader:
+        seen = digests(rounds(loader, 2))
+        (thick,) = loader.explain()
+    assert thick.running is not None
+    assert thick.running.wire_bytes == SIDE * SIDE * 3
+    assert thick.running.storage_s > 0
+    assert thick.places() == ("storage", "storage", "trainer")
+    assert seen == alone(pictures, growing, epochs=len(seen) // STEPS)
+
+
+def test_a_loader_without_agents_moves_nothing(pictures: Path, growing: Pipeline) -> None:
+    with loading(pictures, pipeline=growing, batch_size=BATCH) as loader:
+        list(loader)
+        assert loader.explain()[0].running is None
