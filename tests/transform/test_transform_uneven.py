@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -172,6 +175,35 @@ def test_columns_that_are_joined_know_their_rows() -> None:
     assert whole[1]["x"].tolist() == [0, 0, 1, 1, 1]
     packed = Program(Pipeline([ops.Pack(4, fields=("x",))])).run_batch(dict(columns), rows)
     assert not packed[1]
+
+
+def test_joined_columns_lie_in_the_memory_of_batches() -> None:
+    given_memory: list[AnyArray] = []
+
+    def memory(shape: tuple[int, ...], dtype: npt.DTypeLike) -> AnyArray:
+        given_memory.append(np.full(shape, 77, dtype))
+        return given_memory[-1]
+
+    made: list[tuple[ops.Pad | ops.Ragged | ops.Pack | ops.Segments, Sequence[str]]] = [
+        (ops.Pad(), ["tokens"]),
+        (ops.Ragged(), ["tokens"]),
+        (ops.Pack(4), ["tokens", "segments", "positions"]),
+        (ops.Segments(), ["segments", "positions"]),
+    ]
+    for op, names in made:
+        program = Program(Pipeline([op]))
+        columns: Columns = {
+            "tokens": [np.arange(3, dtype=np.int32), np.arange(2, dtype=np.int32)],
+            "documents": [np.array([2, 1]), np.array([2])],
+        }
+        if isinstance(op, ops.Segments):
+            columns = {"tokens": np.zeros((1, 3), np.int32), "documents": [np.array([2, 1])]}
+        given_memory.clear()
+        joined, _ = program.run_batch(dict(columns), {}, memory)
+        assert [id(joined[name]) for name in names] == [id(array) for array in given_memory]
+        plain, _ = program.run_batch(dict(columns), {})
+        for name in names:
+            np.testing.assert_array_equal(joined[name], plain[name])
 
 
 def test_they_round_trip_through_json() -> None:

@@ -56,7 +56,7 @@ class Tail:
         self, columns: Mapping[str, Column], rows: Mapping[str, Rows]
     ) -> tuple[dict[str, Column], dict[str, Rows]]:
         """Run the ops that join samples; ``rows`` are those of columns that not all rows have."""
-        return self._program.run_batch(dict(columns), rows)
+        return self._program.run_batch(dict(columns), rows, self.memory)
 
     def _place(self, name: str, block: AnyArray, start: int) -> AnyArray | None:
         """Return memory for a field's result; None where no op changes the field."""

@@ -22,8 +22,11 @@ from headrace.transform.partial import divided_by, kept_of, program_of
 from headrace.transform.program import Program
 
 STREAMED = frozenset({"video"})
-"""Fields whose bytes are read as the decoder asks for them, not as a whole; sound also is, if a
-pipeline takes a cut of it."""
+"""Fields whose bytes are read as the decoder asks for them, not as a whole; long sound is, too, if
+a pipeline takes a cut of it."""
+
+LONG_BYTES = 4 << 20
+"""Shorter sound is read at once: that takes less time than several small requests [bytes]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Preparer:
     def __init__(self, program: Program, reader: SampleReader) -> None:
         self.program = program
         self._reader = reader
-        self._streamed = STREAMED | _cut_fields(program)
+        self._cut_fields = _cut_fields(program)
 
     def raw(self, location: SampleLocation) -> dict[str, bytes]:
         """Return the sample's encoded fields, as a raw frame carries them.
@@ -82,7 +85,7 @@ class Preparer:
             StorageError: the bytes cannot be read.
         """
         begin = time.perf_counter()
-        record = self._reader.open_record(location, self._streamed)
+        record = self._reader.open_record(location, self._streamed(location))
         read_s = time.perf_counter() - begin
         try:
             if part.is_whole:
@@ -93,6 +96,13 @@ class Preparer:
         finally:
             _close_streams(record)
         return done
+
+    def _streamed(self, location: SampleLocation) -> frozenset[str]:
+        return STREAMED.union(
+            member.field
+            for member in location.members
+            if member.field in self._cut_fields and member.length > LONG_BYTES
+        )
 
     def _run_part(
         self, record: Record, key: SampleKey, part: SamplePart, *, stop: int, read_s: float

@@ -8,7 +8,7 @@ of a field, ``image.0``, ``image.1`` and so on, it acts on each, with draws of i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import BinaryIO, ClassVar, TypeAlias
 
 import msgspec
@@ -30,6 +30,9 @@ Column: TypeAlias = "AnyArray | list[Value]"
 """One field over a batch: stacked, or a list where the samples differ in shape."""
 
 Columns = dict[str, Column]
+
+Memory: TypeAlias = Callable[[tuple[int, ...], npt.DTypeLike], AnyArray]
+"""Gives an uninitialised array of a shape and dtype."""
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 """Which row of a batch each entry of a column belongs to, ascending."""
@@ -159,8 +162,8 @@ class ValueOp(Op, frozen=True):
 class BatchOp(Op, frozen=True):
     """Joins the samples of a batch; runs on the client, after all ops on single samples."""
 
-    def join(self, columns: Columns) -> Columns:
-        """Return the batch with the op's fields joined."""
+    def join(self, columns: Columns, memory: Memory = np.empty) -> Columns:
+        """Return the batch with the op's fields joined, in arrays that ``memory`` gives."""
         raise NotImplementedError
 
     def rows(self, columns: Columns, rows: Mapping[str, Rows]) -> dict[str, Rows]:  # noqa: ARG002

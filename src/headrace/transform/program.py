@@ -22,6 +22,7 @@ from headrace.transform.op import (
     Decoder,
     Frame,
     Framing,
+    Memory,
     Op,
     PictureOp,
     Rows,
@@ -131,18 +132,19 @@ class Program:
         }
 
     def run_batch(
-        self, columns: Columns, rows: Mapping[str, Rows]
+        self, columns: Columns, rows: Mapping[str, Rows], memory: Memory = np.empty
     ) -> tuple[Columns, dict[str, Rows]]:
         """Return a batch after the ops that join samples; a batch without their fields is left.
 
         Args:
             columns: The batch.
             rows: Rows of the columns that not every row has just once; also returned.
+            memory: Where the joined columns lie.
         """
         kept = dict(rows)
         for op in self.ops[self.sample_ops :]:
             if isinstance(op, BatchOp) and all(field in columns for field in op.fields):
-                before, columns = columns, op.join(columns)
+                before, columns = columns, op.join(columns, memory)
                 kept = _rows_after(op, before, columns, kept)
         return columns, kept
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from headrace.core.errors import ConfigError
 from headrace.core.record import AnyArray
 from headrace.transform import cost
-from headrace.transform.op import BatchOp, Columns
+from headrace.transform.op import BatchOp, Columns, Memory
 from headrace.transform.ops.uneven import arrays_of, require_one_field
 from headrace.transform.spec import Spec
 
@@ -43,7 +45,7 @@ class Pack(BatchOp, frozen=True):
         if self.length < 1:
             raise ConfigError(f"pack.length={self.length} must be at least 1")
 
-    def join(self, columns: Columns) -> Columns:
+    def join(self, columns: Columns, memory: Memory = np.empty) -> Columns:
         """Return the batch with the field packed.
 
         ``segments`` holds, per entry, 1 + the sequence's place in the batch, 0 for padding;
@@ -56,14 +58,14 @@ class Pack(BatchOp, frozen=True):
         sequences = [
             self._ended(array) for array in arrays_of(columns[field], field, self.axis, self)
         ]
-        lengths = np.array([len(sequence) for sequence in sequences], np.int64)
-        segments = np.repeat(np.arange(1, len(sequences) + 1, dtype=np.int32), lengths)
+        lengths = [len(sequence) for sequence in sequences]
+        segments = [np.full(length, n + 1, np.int32) for n, length in enumerate(lengths)]
         positions = [np.arange(length, dtype=np.int32) for length in lengths]
         return {
             **columns,
-            field: self._rows(np.concatenate(sequences), self.pad),
-            "segments": self._rows(segments, 0),
-            "positions": self._rows(np.concatenate(positions), 0),
+            field: self._rows(sequences, self.pad, memory),
+            "segments": self._rows(segments, 0, memory),
+            "positions": self._rows(positions, 0, memory),
         }
 
     def cost_s(self, spec: Spec) -> float:
@@ -82,8 +84,12 @@ class Pack(BatchOp, frozen=True):
             )
         return sequence
 
-    def _rows(self, stream: AnyArray, fill: int) -> AnyArray:
-        rows = max(1, -(-len(stream) // self.length))
-        padded = np.full((rows * self.length, *stream.shape[1:]), fill, stream.dtype)
-        padded[: len(stream)] = stream
-        return padded.reshape(rows, self.length, *stream.shape[1:])
+    def _rows(self, sequences: Sequence[AnyArray], fill: int, memory: Memory) -> AnyArray:
+        """Return sequences end to end in rows, the last of them filled up."""
+        count, first = sum(map(len, sequences)), sequences[0]
+        rows = max(1, -(-count // self.length))
+        padded = memory((rows, self.length, *first.shape[1:]), first.dtype)
+        entries = padded.reshape(rows * self.length, *first.shape[1:])
+        np.concatenate(sequences, out=entries[:count])
+        entries[count:] = np.asarray(fill, first.dtype)
+        return padded

@@ -10,7 +10,7 @@ import numpy as np
 from headrace.core.errors import ConfigError
 from headrace.core.record import AnyArray
 from headrace.transform import cost
-from headrace.transform.op import BatchOp, Columns, Rows
+from headrace.transform.op import BatchOp, Columns, Memory, Rows
 from headrace.transform.ops.uneven import arrays_of, require_one_field
 from headrace.transform.spec import Spec
 
@@ -50,7 +50,7 @@ class Pad(BatchOp, frozen=True):
                 f"pad.multiple={self.multiple} belongs to pad.to='longest', not to {self.to}"
             )
 
-    def join(self, columns: Columns) -> Columns:
+    def join(self, columns: Columns, memory: Memory = np.empty) -> Columns:
         """Return the batch with the field padded.
 
         Raises:
@@ -60,12 +60,12 @@ class Pad(BatchOp, frozen=True):
         arrays = arrays_of(columns[field], field, self.axis, self)
         lengths = np.array([len(array) for array in arrays], np.int64)
         length = self._length(lengths)
-        padded = np.full(
-            (len(arrays), length, *arrays[0].shape[1:]), self._filling(arrays[0]), arrays[0].dtype
-        )
-        for row, array in zip(padded, arrays, strict=True):
+        padded = self._room(arrays, length, memory)
+        filling = self._filling(arrays[0])
+        for row, array in zip(np.moveaxis(padded, self._batch_axis, 1), arrays, strict=True):
             row[: len(array)] = array
-        joined = {**columns, field: self._back(padded), f"{field}_lengths": lengths}
+            row[len(array) :] = filling
+        joined = {**columns, field: padded, f"{field}_lengths": lengths}
         if self.mask:
             joined[f"{field}_mask"] = np.arange(length) < lengths[:, None]
         return joined
@@ -101,7 +101,13 @@ class Pad(BatchOp, frozen=True):
             )
         return filling
 
-    def _back(self, padded: AnyArray) -> AnyArray:
-        """Put the padded axis where it was in each sample."""
-        axis = self.axis if self.axis < 0 else self.axis + 1
-        return np.ascontiguousarray(np.moveaxis(padded, 1, axis))
+    @property
+    def _batch_axis(self) -> int:
+        """The padded axis of the whole batch."""
+        return self.axis if self.axis < 0 else self.axis + 1
+
+    def _room(self, arrays: list[AnyArray], length: int, memory: Memory) -> AnyArray:
+        """Return memory for arrays whose first axis is padded, with that axis where it was."""
+        shape = list(np.moveaxis(arrays[0], 0, self.axis).shape)
+        shape[self.axis] = length
+        return memory((len(arrays), *shape), arrays[0].dtype)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from headrace.transform import cost
-from headrace.transform.op import BatchOp, Columns, Rows
+from headrace.transform.op import BatchOp, Columns, Memory, Rows
 from headrace.transform.ops.uneven import arrays_of, require_one_field
 from headrace.transform.spec import Spec
 
@@ -29,7 +29,7 @@ class Ragged(BatchOp, frozen=True):
     def __post_init__(self) -> None:
         require_one_field(self)
 
-    def join(self, columns: Columns) -> Columns:
+    def join(self, columns: Columns, memory: Memory = np.empty) -> Columns:
         """Return the batch with the field's arrays end to end.
 
         Raises:
@@ -38,7 +38,9 @@ class Ragged(BatchOp, frozen=True):
         (field,) = self.fields
         arrays = arrays_of(columns[field], field, self.axis, self)
         offsets = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
-        return {**columns, field: np.concatenate(arrays), f"{field}_offsets": offsets}
+        flat = memory((int(offsets[-1]), *arrays[0].shape[1:]), arrays[0].dtype)
+        np.concatenate(arrays, out=flat)
+        return {**columns, field: flat, f"{field}_offsets": offsets}
 
     def rows(self, columns: Columns, rows: Mapping[str, Rows]) -> dict[str, Rows]:
         """Return for each entry of the result which row it is of."""

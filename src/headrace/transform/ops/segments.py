@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from headrace.core.errors import ConfigError
 from headrace.transform import cost
-from headrace.transform.op import BatchOp, Column, Columns, Rows
+from headrace.transform.op import BatchOp, Column, Columns, Memory, Rows
 from headrace.transform.spec import Spec
 
 Ids = npt.NDArray[np.int32]
@@ -31,7 +31,7 @@ class Segments(BatchOp, frozen=True):
                 f"segments.fields={self.fields} must be two: tokens, and lengths of documents"
             )
 
-    def join(self, columns: Columns) -> Columns:
+    def join(self, columns: Columns, memory: Memory = np.empty) -> Columns:
         """Return the batch with the documents of each row told apart.
 
         ``segments`` holds, per token, 1 + its document's place in the row; ``positions`` the
@@ -49,7 +49,11 @@ class Segments(BatchOp, frozen=True):
             for segment, part in zip(segments, parts, strict=True)
         ]
         others = {name: value for name, value in columns.items() if name != self.fields[1]}
-        return {**others, "segments": _column(segments), "positions": _column(positions)}
+        return {
+            **others,
+            "segments": _column(segments, memory),
+            "positions": _column(positions, memory),
+        }
 
     def rows(self, columns: Columns, rows: Mapping[str, Rows]) -> dict[str, Rows]:  # noqa: ARG002
         """Return the rows of the tokens for what is made of them."""
@@ -72,5 +76,7 @@ def _numbers(count: int) -> Ids:
     return np.arange(count, dtype=np.int32)
 
 
-def _column(rows: list[Ids]) -> Column:
-    return np.stack(rows) if len({len(row) for row in rows}) == 1 else list(rows)
+def _column(rows: list[Ids], memory: Memory) -> Column:
+    if len({len(row) for row in rows}) > 1:
+        return list(rows)
+    return np.stack(rows, out=memory((len(rows), len(rows[0])), np.int32))
