@@ -15,11 +15,12 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from types import TracebackType
 from typing import Any, TypeAlias
 
 from headrace.core.digest import Buffer
@@ -185,20 +186,9 @@ class LocalStorage:
                 "copy it there, or open the directory that holds both"
             )
 
-    @contextmanager
-    def _opened(self, path: str, mode: int) -> Iterator[tuple[int, os.stat_result]]:
-        """Open a file and judge what was opened, so that no link can change in between."""
-        joined = self._join(path)
-        with _translated("read", joined):
-            handle = os.open(joined, mode | os.O_CLOEXEC | os.O_NONBLOCK)
-            try:
-                self._require_inside(os.readlink(f"/proc/self/fd/{handle}"), path)
-                status = os.fstat(handle)
-                if not S_ISREG(status.st_mode):
-                    raise NotFoundError(f"{joined} is not a regular file; name a file")
-                yield handle, status
-            finally:
-                os.close(handle)
+    def _opened(self, path: str, mode: int) -> _Opened:
+        """Return what opens a file and judges what was opened: no link can change in between."""
+        return _Opened(self._join(path), mode, lambda real: self._require_inside(real, path))
 
     def _walk(self, visit: _Visit, entries: _Entries) -> Iterator[FileInfo]:
         for name, entry in entries:
@@ -232,6 +222,47 @@ class LocalStorage:
             return  # deleted since the directory was read
         if S_ISREG(status.st_mode):
             yield _describe(path, status)
+
+
+class _Opened:
+    """An open file, and what it was when it was opened. A class: each sample is read by one."""
+
+    __slots__ = ("_check", "_handle", "_mode", "_path")
+
+    def __init__(self, path: str, mode: int, check: Callable[[str], None]) -> None:
+        self._path = path
+        self._mode = mode
+        self._check = check
+        self._handle = -1
+
+    def __enter__(self) -> tuple[int, os.stat_result]:
+        try:
+            self._handle = os.open(self._path, self._mode | os.O_CLOEXEC | os.O_NONBLOCK)
+            return self._handle, self._judged()
+        except BaseException as error:
+            self._close()
+            if isinstance(error, OSError):
+                raise _told("read", self._path, error) from error
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._close()
+        if isinstance(error, OSError):
+            raise _told("read", self._path, error) from error
+
+    def _judged(self) -> os.stat_result:
+        self._check(os.readlink(f"/proc/self/fd/{self._handle}"))
+        status = os.fstat(self._handle)
+        if not S_ISREG(status.st_mode):
+            raise NotFoundError(f"{self._path} is not a regular file; name a file")
+        return status
+
+    def _close(self) -> None:
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -357,13 +388,15 @@ def _translated(verb: str, path: str) -> Iterator[None]:
     """Turn an ``OSError`` into an error that says what was tried and what to do."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise NotFoundError(
-            f"cannot {verb} {path}: no such file{did_you_mean(Path(path))}"
-        ) from error
-    except (IsADirectoryError, NotADirectoryError) as error:
-        raise NotFoundError(f"cannot {verb} {path}: {error.strerror}; name a file") from error
     except OSError as error:
-        advice = _ADVICE.get(error.errno or 0, f"{error.strerror or error}; check the mount")
-        kind = AccessError if error.errno in _CLOSED else StorageError
-        raise kind(f"cannot {verb} {path}: {advice}") from error
+        raise _told(verb, path, error) from error
+
+
+def _told(verb: str, path: str, error: OSError) -> HeadraceError:
+    if isinstance(error, FileNotFoundError):
+        return NotFoundError(f"cannot {verb} {path}: no such file{did_you_mean(Path(path))}")
+    if isinstance(error, (IsADirectoryError, NotADirectoryError)):
+        return NotFoundError(f"cannot {verb} {path}: {error.strerror}; name a file")
+    advice = _ADVICE.get(error.errno or 0, f"{error.strerror or error}; check the mount")
+    kind = AccessError if error.errno in _CLOSED else StorageError
+    return kind(f"cannot {verb} {path}: {advice}")
