@@ -19,7 +19,7 @@ from made_up_media import picture, write_all
 from headrace import Loader, Pipeline, ops
 from headrace.core.errors import CorruptSampleError
 from headrace.core.record import Record
-from headrace.dataset import interleaved
+from headrace.dataset import documentline, interleaved, tar
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.reader import SampleReader, decode_fields
@@ -232,6 +232,24 @@ def test_a_line_of_json_may_name_its_pictures(tmp_path: Path, name: str) -> None
     index, _ = opened(tmp_path)
     assert [index.kind(n) for n in range(2)] == ["image", "text"]
     assert (index.location(0).broken, index.location(0).width) == (None, 8)
+
+
+def test_a_tar_sample_with_members_without_end_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar, "MEMBERS", 3)
+    with webdataset.TarWriter(str(tmp_path / "x.tar"), encoder=False) as writer:
+        writer.write({"__key__": "a", **{f"{n}.jpg": PICTURES[n] for n in range(5)}})
+    assert broken(tmp_path) == ["more than 3 members have its key"]
+
+
+def test_a_line_too_long_for_a_document_is_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documentline, "DOCUMENT_BYTES", 30)
+    line = json.dumps({"images": ["a.png"], "text": "x" * 30})
+    write_all(tmp_path, {"x.jsonl": line.encode()})
+    assert records(tmp_path) == [{"text": "x" * 30}]
 
 
 def test_a_line_with_one_picture_has_one_field(tmp_path: Path) -> None:

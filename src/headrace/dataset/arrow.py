@@ -6,7 +6,9 @@ those with texts in pieces or values in dictionaries, are decoded as a whole.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -29,6 +31,11 @@ from headrace.dataset.location import Member, SampleLocation
 from headrace.dataset.rowcolumns import FieldColumn, choose_columns, class_names, no_columns
 from headrace.dataset.rowsamples import Part, Row, RowSamples
 from headrace.dataset.scan import ClassNames, Scan, ScanSource
+
+LARGE_BYTES = 64 * 1024 * 1024
+"""Record batches that are longer are in memory one at a time [bytes]."""
+
+_LARGE = threading.Lock()
 
 _Longs = npt.NDArray[np.int64]
 
@@ -55,12 +62,19 @@ def scan_arrow(source: ScanSource) -> Scan:
             yield ClassNames(source.file, classes)
             rows = _Rows(head, columns, RowSamples(source, "arrow", columns, classes))
             for block, message in enumerate(record_batches(stream, source.file.size)):
-                for sample in rows.samples(block, message, message_bytes(stream, message)):
-                    yield sample
-                    count += 1
+                with _turn(message):
+                    data = message_bytes(stream, message)
+                    for sample in rows.samples(block, message, data):
+                        yield sample
+                        count += 1
     except (HeadraceError, pa.ArrowException, OSError, EOFError, ValueError) as error:
         kept = f"only the {count} rows before the damage are kept; then: " if count else ""
         yield source.broken(f"{kept}{error}")
+
+
+def _turn(message: Message) -> AbstractContextManager[object]:
+    """Let one large record batch of all files that are scanned be in memory."""
+    return _LARGE if message.end - message.begin > LARGE_BYTES else nullcontext()
 
 
 class _Rows:

@@ -17,7 +17,7 @@ from headrace.core.errors import CorruptDataError
 SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 """Kinds of messages."""
 
-METADATA_BYTES = 64 * 1024 * 1024
+METADATA_BYTES = 16 * 1024 * 1024
 """Longest description of one message [bytes]."""
 
 _MARK = b"ARROW1\0\0"

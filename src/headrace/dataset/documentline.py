@@ -21,6 +21,9 @@ from headrace.dataset.media import TEXT_NAMES, media_kind
 PIECES, SENTENCES = "texts[]", "text_list[]"
 """What stands for the key of a text that is in pieces or in sentences."""
 
+DOCUMENT_BYTES = 8 * 1024 * 1024
+"""Longest line that is looked at as a document; longer ones are texts [bytes]."""
+
 _MAY_NAME = (b'"image"', b'"images"', b'"image_info"')
 _ERRORS = (msgspec.DecodeError, RecursionError)
 
@@ -53,7 +56,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(_Line)
-_fields = msgspec.json.Decoder(dict[str, object])
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def document_in(line: bytes, text_field: str) -> Document | None:
@@ -62,7 +65,7 @@ def document_in(line: bytes, text_field: str) -> Document | None:
     Raises:
         CorruptDataError: pictures and text do not fit together.
     """
-    if not any(key in line for key in _MAY_NAME):
+    if len(line) > DOCUMENT_BYTES or not any(key in line for key in _MAY_NAME):
         return None
     try:
         found = _decoder.decode(line)
@@ -108,10 +111,11 @@ def _is_picture(name: str) -> bool:
 
 
 def _text(line: bytes, found: _Line, text_field: str) -> tuple[str | None, str]:
-    strings = {name: text for name, text in _fields.decode(line).items() if isinstance(text, str)}
-    key = next((name for name in (text_field, *TEXT_NAMES) if name in strings), "")
-    if key:
-        return strings[key], key
+    raw = _fields.decode(line)
+    for key in (text_field, *TEXT_NAMES):
+        text = msgspec.json.decode(raw[key]) if key in raw else None
+        if isinstance(text, str):
+            return text, key
     if isinstance(found.texts, list):
         return _in_pieces(found.texts), PIECES
     if isinstance(found.text_list, list):

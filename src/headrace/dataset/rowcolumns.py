@@ -24,6 +24,9 @@ from headrace.dataset.media import LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
 NAMES_OF_FILES = "images"
 PIECES = "texts"
 
+FEATURES_BYTES = 8 * 1024 * 1024
+"""Longest description of features that is read [bytes]."""
+
 _KINDS: dict[str, Kind] = {"Image": "image", "Audio": "audio", "Video": "video"}
 _FEATURES_KEY = b"huggingface"
 
@@ -54,8 +57,11 @@ class Feature(msgspec.Struct, frozen=True):
 def features_of(schema: pa.Schema) -> Mapping[str, Feature]:
     """Return what Hugging Face's metadata says of columns; nothing where there is none."""
     try:
-        head = msgspec.json.decode((schema.metadata or {})[_FEATURES_KEY], type=_Head)
-        return {name: _feature(described) for name, described in head.info.features.items()}
+        described = (schema.metadata or {})[_FEATURES_KEY]
+        if len(described) > FEATURES_BYTES:
+            return {}
+        head = msgspec.json.decode(described, type=_Head)
+        return {name: _feature(feature) for name, feature in head.info.features.items()}
     except (KeyError, msgspec.DecodeError, RecursionError):
         return {}
 

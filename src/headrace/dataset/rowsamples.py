@@ -67,6 +67,8 @@ class RowSamples:
         self._columns = columns
         self._classes = len(classes)
         self._folder = posixpath.dirname(source.file.path)
+        self._kind = leading_kind({column.field for column in columns})
+        self._has_lists = any(column.form == "list" for column in columns)
 
     def sample(self, row: Row, member_of: Callable[[Part], Member]) -> SampleLocation:
         """Return the sample that a row is.
@@ -83,13 +85,14 @@ class RowSamples:
                 else member_of(part)
                 for part in parts
             )
-            headers = self._headers(parts)
+            kind = leading_kind({part.field for part in parts})
+            headers = _headers_of(kind, parts)
         except CorruptDataError as error:
-            parts, members, headers = [], (), Headers(broken=str(error))
+            kind, parts, members, headers = self._kind, [], (), Headers(broken=str(error))
         file = self._source.file
         return SampleLocation(
             key=f"{file.path}#{row.number}",
-            kind=self._kind(parts),
+            kind=kind,
             container=self._container,
             file=file.path,
             file_size=file.size,
@@ -115,15 +118,12 @@ class RowSamples:
         Raises:
             CorruptDataError: they make no sample.
         """
-        leading = leading_kind({column.field for column in self._columns})
         found = [part for column in self._columns for part in self._of_column(column, values)]
-        parts = [p for p in found if p.value is not None or p.file or p.field == leading]
-        if not {*_fields(parts)} - {"label"}:
+        parts = [p for p in found if p.value is not None or p.file or p.field == self._kind]
+        if all(part.field == "label" for part in parts):
             raise CorruptDataError("there is neither a medium nor a text in this row")
-        texts = [part.value for part in parts if part.field == "text"]
-        pictures = sum(part.column.form == "list" for part in parts)
-        if any(column.form == "list" for column in self._columns) and pictures:
-            require_places(str(texts[0]) if texts else None, pictures)
+        if self._has_lists:
+            _require_places(parts)
         return parts
 
     def _of_column(self, column: FieldColumn, values: Mapping[str, object]) -> Iterator[Part]:
@@ -150,23 +150,22 @@ class RowSamples:
             pieces or not isinstance(element, str) or "://" not in element
         )
 
-    def _kind(self, parts: Sequence[Part]) -> Kind:
-        fields = _fields(parts) or (column.field for column in self._columns)
-        return leading_kind({*fields})
-
-    def _headers(self, parts: Sequence[Part]) -> Headers:
-        kind = self._kind(parts)
-        main = {part.field: part for part in parts if shared_name(part.field) == kind}
-        return joint({field: _headers(kind, part) for field, part in main.items()})
-
     def _label(self, parts: Sequence[Part]) -> int | None:
         labels = [part.value for part in parts if part.field == "label"]
         known = bool(labels) and isinstance(labels[0], int) and 0 <= labels[0] < self._classes
         return labels[0] if known else None  # type: ignore[return-value]
 
 
-def _fields(parts: Sequence[Part]) -> tuple[str, ...]:
-    return tuple(shared_name(part.field) for part in parts)
+def _require_places(parts: Sequence[Part]) -> None:
+    texts = [part.value for part in parts if part.field == "text"]
+    pictures = sum(part.column.form == "list" for part in parts)
+    if pictures:
+        require_places(str(texts[0]) if texts else None, pictures)
+
+
+def _headers_of(kind: Kind, parts: Sequence[Part]) -> Headers:
+    main = (part for part in parts if shared_name(part.field) == kind)
+    return joint({part.field: _headers(kind, part) for part in main})
 
 
 def _content(element: object) -> tuple[object, str]:

@@ -20,6 +20,9 @@ from headrace.dataset.media import leading_kind, member_field
 from headrace.dataset.probe import Headers, joint
 from headrace.dataset.scan import Scan, ScanSource
 
+MEMBERS = 2048
+"""Most members of one sample."""
+
 PADDING_BYTES = 1024 * 1024
 """Zeros that may follow the end marker [bytes]."""
 
@@ -94,6 +97,9 @@ class _Samples:
         self._members, self._doubt = [], None
 
     def _take(self, entry: tarfile.TarInfo, extension: str) -> None:
+        if len(self._members) == MEMBERS:
+            self._doubt = f"more than {MEMBERS} members have its key"
+            return
         if any(member.name == extension for member in self._members):
             self._doubt = f"two members named .{extension}"
             return
