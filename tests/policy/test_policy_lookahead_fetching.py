@@ -113,7 +113,7 @@ def test_fetching_again_and_again_leaves_the_queue_as_small_as_it_was() -> None:
     for _ in range(40):
         bench.tell(FetchBegan(job="job", visits=visits))
         bench.tell(FetchEnded(job="job", visits=visits))
-    window = bench.queue._jobs["job"]
+    window = bench.queue._queue.jobs["job"]
     assert len(window._due) <= 2 * len(window.items) + 64 + 1
     bench.tell(GuardDecided(workers=2, transform=True))
     assert bench.running_samples() == [0, 1]
