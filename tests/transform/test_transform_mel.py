@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from headrace import ops
+from headrace import Pipeline, ops
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import ConfigError, CorruptSampleError
 from headrace.core.record import Value
@@ -132,6 +132,16 @@ def test_what_is_no_sound_is_refused() -> None:
 def test_senseless_parameters_are_refused(parameters: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ops.LogMel(RATE, **parameters)
+
+
+@pytest.mark.parametrize("rate", [None, 44_100])
+def test_sound_of_another_rate_is_refused_before_it_is_made(rate: int | None) -> None:
+    with pytest.raises(ConfigError, match=f"follows decode_audio.rate={rate}"):
+        Pipeline([ops.DecodeAudio(rate=rate), ops.LogMel(RATE)])
+    Pipeline([ops.DecodeAudio(rate=rate), ops.LogMel(RATE, fields=("speech",))])
+    Pipeline([ops.DecodeAudio(rate=RATE), ops.LogMel(RATE)])
+    own = ops.UserOp("a.b:resampled", ("audio",))
+    Pipeline([ops.DecodeAudio(rate=rate), own, ops.LogMel(RATE)])
 
 
 def test_what_is_made_is_foreseen() -> None:

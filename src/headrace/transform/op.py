@@ -8,7 +8,7 @@ of a field, ``image.0``, ``image.1`` and so on, it acts on each, with draws of i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO, ClassVar, TypeAlias
 
 import msgspec
@@ -82,6 +82,9 @@ class Op(
         if number is None or field in self.fields:
             return self.target(field)
         return numbered(self.target(name), number)
+
+    def check_behind(self, before: Sequence[Op]) -> None:
+        """Raise ConfigError where the op cannot be right behind these, whatever a sample holds."""
 
     def infer(self, spec: Spec) -> Spec:
         """Return what comes out when ``spec`` goes in."""

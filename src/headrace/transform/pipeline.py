@@ -34,12 +34,15 @@ class Pipeline:
         """Check the ops' parameters and order.
 
         Raises:
-            ConfigError: a parameter has a wrong type, or an op on samples follows one on batches.
+            ConfigError: a parameter has a wrong type, an op on samples follows one on batches, or
+                an op contradicts one before it.
         """
         if not isinstance(ops, Iterable):
             raise ConfigError(f"a pipeline is made of a list of ops, not of {ops!r}; write [op, …]")
         object.__setattr__(self, "ops", tuple(_checked(op) for op in ops))
         _check_order(self.ops)
+        for position, op in enumerate(self.ops):
+            op.check_behind(self.ops[:position])
 
     @property
     def sample_ops(self) -> int:

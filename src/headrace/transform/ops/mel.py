@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log
 from typing import Literal
 
@@ -13,7 +14,9 @@ from headrace.core.record import AnyArray, Value
 from headrace.transform import cost
 from headrace.transform.exact import ln
 from headrace.transform.mel import Floats, MelBands, MelScale, mel_power
-from headrace.transform.op import ValueOp, require_array
+from headrace.transform.op import Op, ValueOp, require_array
+from headrace.transform.ops.audio import DecodeAudio
+from headrace.transform.ops.user import UserOp
 from headrace.transform.spec import Array, Spec
 
 _LN_10 = log(10)
@@ -69,6 +72,18 @@ class LogMel(ValueOp, frozen=True):
                 f"log_mel.low={self.low:g} and high={self._high:g} Hz must rise, and end at half "
                 f"the rate of {self.rate} Hz"
             )
+
+    def check_behind(self, before: Sequence[Op]) -> None:
+        """Raise ConfigError where sound of another rate is made for the op: it would not notice."""
+        acting = [op for op in before if {*op.fields} & {*self.fields}]
+        for op in reversed(acting):
+            if isinstance(op, UserOp):
+                return
+            if isinstance(op, DecodeAudio) and op.rate != self.rate:
+                raise ConfigError(
+                    f"log_mel.rate={self.rate} follows decode_audio.rate={op.rate}; give both the "
+                    "same rate"
+                )
 
     def target(self, field: str) -> str:  # noqa: ARG002 - sound has one field
         """Return ``into``."""
