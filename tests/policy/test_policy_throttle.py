@@ -254,7 +254,7 @@ def test_a_request_that_leaves_while_it_is_held_is_forgotten() -> None:
     assert bench.queue.statistics().waited == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data(), rate=st.integers(50, 5000))
 def test_no_window_sees_more_than_the_quota_the_burst_and_one_item(
     data: st.DataObject, rate: int
