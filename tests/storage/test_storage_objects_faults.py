@@ -300,6 +300,19 @@ def test_a_file_that_the_store_copies_not_by_itself_is_copied_through_here(
     assert [info.path for info in storage.list()] == ["y"]
 
 
+def test_a_file_that_is_replaced_while_it_is_copied_through_here_stays(
+    storage: ObjectStorage, proxy: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.storage.objects.storage.COPY_BYTES", 100)
+    monkeypatch.setattr("headrace.storage.objects.storage.COPY_CHUNK_BYTES", 3000)
+    other = CONTENT[::-1]
+    proxy.harms.append(Harm("GET", 1, before=lambda: storage.write("x", other)))
+    with pytest.raises(StorageError, match="replaced while it was copied"):
+        storage.rename("x", "y")
+    assert [info.path for info in storage.list()] == ["x"]
+    assert storage.read("x") == other
+
+
 def test_a_file_renamed_to_itself_is_still_there(storage: ObjectStorage) -> None:
     storage.rename("x", "x")
     assert storage.read("x") == CONTENT

@@ -16,7 +16,7 @@ from itertools import islice
 
 import obstore
 
-from headrace.core.errors import CallerError, NotFoundError
+from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.storage.objects.address import parse_address
 from headrace.storage.objects.asking import Asking, Objects, RequestStatistics
 from headrace.storage.objects.config import ObjectsConfig
@@ -219,6 +219,11 @@ class ObjectStorage:
             for start in range(0, info.size, COPY_CHUNK_BYTES):
                 length = min(COPY_CHUNK_BYTES, info.size - start)
                 writer.write(self._reading.read_ranges(info.path, [ByteRange(start, length)])[0])
+            if self._reading.stat(info.path) != info:
+                raise StorageError(
+                    f"cannot rename {self._key(info.path)}: it was replaced while it was copied; "
+                    "rename it again"
+                )
             writer.commit()
 
     @contextmanager
