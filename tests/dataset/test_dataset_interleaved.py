@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import webdataset
+from format_writers import write_mds, write_records
 from made_up_media import picture, write_all
 
 from headrace import Loader, Pipeline, ops
@@ -101,6 +103,18 @@ def test_a_broken_picture_of_a_tar_is_named_by_its_number(tmp_path: Path) -> Non
     with webdataset.TarWriter(str(tmp_path / "x.tar"), encoder=False) as writer:
         writer.write({"__key__": "a", "0.jpg": PICTURES[0], "1.jpg": b"no picture"})
     assert str(broken(tmp_path)[0]).startswith("image.1: not an image")
+
+
+def test_each_picture_of_mds_and_tfrecords_is_looked_at(tmp_path: Path) -> None:
+    rows = [[PICTURES[0]], PICTURES[:3], [PICTURES[0], b"no picture"]]
+    write_mds(tmp_path / "mds", {"x": "jpeg_array"}, [{"x": row} for row in rows])
+    plain = write_records(tmp_path / "x.tfrecord", [{"image": (row, "byte")} for row in rows])
+    (tmp_path / "y.tfrecord.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    index, _ = opened(tmp_path)
+    for begin in (0, 3, 6):
+        one, three, bad = (index.location(begin + n) for n in range(3))
+        assert three.cost_s > 2 * one.cost_s
+        assert str(bad.broken).startswith("image.1: not an image")
 
 
 @pytest.mark.parametrize("name", FORMATS)

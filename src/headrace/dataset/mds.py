@@ -16,13 +16,14 @@ from typing import BinaryIO
 import msgspec
 
 from headrace.core.errors import CorruptDataError, HeadraceError
+from headrace.core.numbered import shared_name
 from headrace.dataset.cost import image_cost, text_cost
 from headrace.dataset.hashes import wrong_digest
 from headrace.dataset.location import Kind, Member, SampleLocation
 from headrace.dataset.mdscolumns import Column, name_fields
 from headrace.dataset.mdsvalues import LISTS, picture_head
 from headrace.dataset.media import leading_kind
-from headrace.dataset.probe import Headers, probe
+from headrace.dataset.probe import Headers, joint, probe
 from headrace.dataset.scan import Scan, ScanSource
 from headrace.dataset.shards import decompressed, within_limit
 
@@ -256,12 +257,15 @@ class _Shard:
 
     def _headers(self, members: tuple[Member, ...]) -> Headers:
         kind = _kind(members)
-        main = next((m for m in members if m.field.partition(".")[0] == kind), None)
-        if main is None or kind == "text":
-            return Headers(cost_s=text_cost(main.length if main else 0))
-        if main.name == "pil":
-            return self._raw_pixels(main)
-        return self._content.probe(kind, main.offset, main.length)
+        main = [member for member in members if shared_name(member.field) == kind]
+        if kind in ("text", "other"):
+            return Headers(cost_s=text_cost(sum(member.length for member in main)))
+        return joint({member.field: self._medium(kind, member) for member in main})
+
+    def _medium(self, kind: Kind, member: Member) -> Headers:
+        if member.name == "pil":
+            return self._raw_pixels(member)
+        return self._content.probe(kind, member.offset, member.length)
 
     def _raw_pixels(self, member: Member) -> Headers:
         self._stream.seek(member.offset)
@@ -270,7 +274,7 @@ class _Shard:
 
 
 def _kind(members: tuple[Member, ...]) -> Kind:
-    return leading_kind({member.field.partition(".")[0] for member in members})
+    return leading_kind({member.field for member in members})
 
 
 def _no_columns(columns: tuple[Column, ...]) -> str:

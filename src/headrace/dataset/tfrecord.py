@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from headrace.core.errors import CorruptDataError, HeadraceError
+from headrace.core.numbered import shared_name
 from headrace.dataset.cost import text_cost
 from headrace.dataset.example import example_features, example_members
 from headrace.dataset.features import BYTES
 from headrace.dataset.gziptext import RESTART_BYTES
 from headrace.dataset.location import Kind, Member, SampleLocation
 from headrace.dataset.media import leading_kind
-from headrace.dataset.probe import Headers, probe
+from headrace.dataset.probe import Headers, joint, probe
 from headrace.dataset.recordframe import HEAD_BYTES, RECORD_BYTES, TAIL_BYTES, record_length
 from headrace.dataset.scan import Scan, ScanSource
 
@@ -92,7 +93,7 @@ def _skip(text: gzip.GzipFile, count: int) -> int:
 def _sample(source: ScanSource, record: _Record, compressed: bool) -> SampleLocation:
     file = source.file
     members = tuple(_members(source, record))
-    kind = leading_kind({member.field.partition(".")[0] for member in members})
+    kind = leading_kind({member.field for member in members})
     headers = _headers(source, record, kind, members, compressed)
     return SampleLocation(
         key=f"{file.path}#{record.number}",
@@ -140,10 +141,17 @@ def _headers(
 ) -> Headers:
     if not members:
         return Headers(broken=f"the record is longer than {RECORD_BYTES >> 20} MiB")
-    main = next((m for m in members if m.field.partition(".")[0] == kind), members[0])
+    main = [m for m in members if shared_name(m.field) == kind] or [members[0]]
     if kind in ("text", "other"):
-        return Headers(cost_s=text_cost(main.length))
-    if not compressed:
-        return source.probe(kind, main.offset, main.length)
-    record.stream.seek(main.offset - record.offset)
-    return probe(kind, lambda: io.BytesIO(record.stream.read(main.length)))
+        return Headers(cost_s=text_cost(sum(member.length for member in main)))
+    held = record if compressed else None
+    return joint({member.field: _medium(source, held, kind, member) for member in main})
+
+
+def _medium(source: ScanSource, held: _Record | None, kind: Kind, member: Member) -> Headers:
+    """Read the headers of a medium in the file, or in a record that is held in memory."""
+    if held is None:
+        return source.probe(kind, member.offset, member.length)
+    held.stream.seek(member.offset - held.offset)
+    data = held.stream.read(member.length)
+    return probe(kind, lambda: io.BytesIO(data))
