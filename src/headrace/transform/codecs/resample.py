@@ -23,10 +23,10 @@ Sound: TypeAlias = "npt.NDArray[np.float32]"
 _CROSSINGS = 6
 _ROLLOFF = 0.99
 _CHUNK = 1 << 14
-_WEIGHTS = 1 << 20
+_WEIGHTS = 1 << 19
 """Results that are made at once, so that their sums stay in the CPU's cache; and their weights."""
 
-_TABLES_KEPT = 8
+_TABLES_KEPT = 4
 
 
 class Resampler:
@@ -61,23 +61,24 @@ class Resampler:
         if not self._reach:
             return sound[:, begin - offset : end - offset]
         table = _table(self._own, self._new)
-        before, behind = self._padding(sound.shape[1], offset, begin, end)
-        padded = np.pad(sound, ((0, 0), (before, behind)))
         result = np.empty((len(sound), end - begin), np.float32)
         chunk = min(_CHUNK, max(1, _WEIGHTS // len(table)))
         for start in range(begin, end, chunk):
             places = np.arange(start, min(start + chunk, end), dtype=np.int64) * self._own
             taps = table[:, places % self._new]
-            firsts = places // self._new - self._reach - offset + before
-            for channel, out in zip(padded, result, strict=True):
-                _filter(channel, firsts, taps, out[start - begin :][: len(places)])
+            firsts = places // self._new - self._reach
+            first = int(firsts[0])
+            near = _stretch(sound, first - offset, int(firsts[-1]) + len(table) - offset)
+            for channel, out in zip(near, result, strict=True):
+                _filter(channel, firsts - first, taps, out[start - begin :][: len(places)])
         return result
 
-    def _padding(self, samples: int, offset: int, begin: int, end: int) -> tuple[int, int]:
-        """Return how much silence lies before and behind the sound, where the file has none."""
-        first = begin * self._own // self._new - self._reach
-        last = (end - 1) * self._own // self._new + self._reach + 2
-        return max(0, offset - first), max(0, last - (offset + samples))
+
+def _stretch(sound: Sound, begin: int, end: int) -> Sound:
+    """Return a stretch of a sound, with silence where the sound has nothing."""
+    inside = sound[:, max(0, begin) : max(0, end)]
+    before = min(max(0, -begin), end - begin)
+    return np.pad(inside, ((0, 0), (before, end - begin - before - inside.shape[1])))
 
 
 def _reach(own: int, new: int) -> int:
@@ -94,10 +95,15 @@ def _table(own: int, new: int) -> npt.NDArray[np.float32]:
     """Return the filter's weights, ``float32 [taps, phases]``."""
     reach, bandwidth = _reach(own, new), _bandwidth(own, new)
     taps = np.arange(-reach, reach + 2, dtype=np.float64)[:, None]
-    times = (taps - np.arange(new, dtype=np.float64) / new) * bandwidth
-    inside = np.clip(times, -_CROSSINGS, _CROSSINGS)
-    window = cos_pi(inside / (2 * _CROSSINGS)) ** 2
-    return (sinc(inside) * window * bandwidth).astype(np.float32)
+    table = np.empty((len(taps), new), np.float32)
+    phases = max(1, _WEIGHTS // len(taps))
+    for start in range(0, new, phases):
+        part = table[:, start : start + phases]
+        times = (taps - np.arange(start, start + part.shape[1]) / new) * bandwidth
+        inside = np.clip(times, -_CROSSINGS, _CROSSINGS)
+        window = cos_pi(inside / (2 * _CROSSINGS)) ** 2
+        part[:] = sinc(inside) * window * bandwidth
+    return table
 
 
 def _filter(
