@@ -22,6 +22,7 @@ from headrace.agent.arena import BLOCK
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.fasttier.file import disk_file
+from headrace.agent.fasttier.trips import Trips
 from headrace.core.errors import ConfigError, StaleIndexError, StorageError
 
 
@@ -59,9 +60,13 @@ def test_half_of_a_dataset_kept_is_half_of_the_reads_saved(texts: Path, tmp_path
 
 def test_what_fits_as_a_whole_is_read_once(texts: Path, tmp_path: Path) -> None:
     with shelf_in(tmp_path, samples=70) as shelf:
+        trips = Trips(shelf.tier)
+        assert trips.hit_share() is None
         shelf.add("job", spec_of(texts))
         shelf.run("job", range(32))
         assert shelf.tier.statistics().misses == 64
+        assert trips.hit_share() == 0.75
+        assert Trips(None).hit_share() is None
 
 
 @pytest.mark.parametrize(("on_disk", "in_memory"), [(0, 72), (32, 40), (16, 16)])

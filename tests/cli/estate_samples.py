@@ -87,6 +87,7 @@ def agent(name: str, **changes: Any) -> AgentView:
         "cpu_share": 0.42,
         "workers": 16,
         "transforming": True,
+        "cache_hit_share": 0.873,
         "waiting": 120,
         "jobs": {
             "3f2a": AgentJobView(

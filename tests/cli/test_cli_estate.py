@@ -76,7 +76,7 @@ def test_agents_are_listed_with_all_their_tiers(
     assert run(["agents"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "decoding" in lines[1]
-    assert lines[1].split()[-5:] == ["hdd", "600", "MB", "412", "MB"]
+    assert lines[1].split()[-7:] == ["87", "%", "hdd", "600", "MB", "412", "MB"]
     assert lines[2].split() == ["ssd", "3.00", "GB", "1.20", "GB"]
     assert max(map(len, lines)) <= 80
 

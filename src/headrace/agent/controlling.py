@@ -189,6 +189,7 @@ class Controlling:
             cpu_share=load.cpu_share,
             workers=self._config.workers,
             transforming=load.transforming,
+            cache_hit_share=self._engine.fast.hit_share(),
         )
 
     def _obey(self, orders: AgentOrders) -> None:

@@ -75,6 +75,7 @@ def _columns(width: int) -> list[Column[_Row]]:
         Column(name="WORKERS", width=7, right=True, cell=_of_agent(lambda one: str(one.workers))),
         Column(name="JOBS", width=5, right=True, cell=_of_agent(lambda one: str(len(one.jobs)))),
         Column(name="QUEUE", width=6, right=True, cell=_of_agent(lambda one: f"{one.waiting:,}")),
+        Column(name="CACHED", width=6, right=True, cell=_of_agent(_cached)),
         Column(name="TIER", width=6, cell=lambda row: row.tier.tier if row.tier else ""),
         Column(name="GIVES/s", width=7, right=True, cell=_gives),
         Column(name="USED/s", width=7, right=True, cell=_used),
@@ -85,6 +86,10 @@ def _columns(width: int) -> list[Column[_Row]]:
 
 def _of_agent(cell: Callable[[AgentView], str]) -> Callable[[_Row], str]:
     return lambda row: "" if row.agent is None else cell(row.agent)
+
+
+def _cached(agent: AgentView) -> str:
+    return "" if agent.cache_hit_share is None else percent(agent.cache_hit_share)
 
 
 def _gives(row: _Row) -> str:

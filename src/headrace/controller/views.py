@@ -162,6 +162,7 @@ def _agent(steward: Steward, agent: Agent, *, with_jobs: bool) -> AgentView:
         cpu_share=report.cpu_share if report else 0.0,
         workers=report.workers if report else 0,
         transforming=report.transforming if report else True,
+        cache_hit_share=report.cache_hit_share if report else None,
         waiting=sum(use.waiting for use in report.jobs.values()) if report else 0,
         jobs=_agent_jobs(agent) if with_jobs else {},
         silent=agent.silent,

@@ -196,6 +196,9 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     workers: int = 0
     transforming: bool = True
+    cache_hit_share: float | None = None
+    """Of the samples read since the agent's start, those out of its cache, 0 to 1; None: it has no
+    cache, or read nothing."""
 
 
 class AgentOrders(msgspec.Struct, frozen=True, kw_only=True):

@@ -204,6 +204,10 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int
     transforming: bool
+    cache_hit_share: float | None = None
+    """Of the samples read since the agent's start, those out of its cache, 0 to 1; None: it has no
+    cache, or read nothing."""
+
     waiting: int
     """Samples of all jobs that wait to be prepared."""
 

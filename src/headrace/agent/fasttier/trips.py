@@ -44,6 +44,12 @@ class Trips:
         """Whether there is a fast tier, and it has not failed."""
         return self.tier is not None and not self.tier.off
 
+    def hit_share(self) -> float | None:
+        """Return which part of all reads the fast tier saved, 0 to 1; None: there were none."""
+        found = None if self.tier is None else self.tier.statistics()
+        reads = found.hits + found.misses if found else 0
+        return found.hits / reads if found and reads else None
+
     def cached(self, nbytes: int, *, hit: bool) -> int | None:
         """Return what of a read came out of the fast tier [bytes]; None: there is none."""
         return nbytes * hit if self.in_use else None
