@@ -149,6 +149,23 @@ def test_a_trainer_waits_for_a_store_that_its_agent_cannot_reach(
     assert sum(counts.raw.values()) > 0, "the agent reads as well"
 
 
+def test_a_trainer_without_keys_gets_index_and_bytes_from_agents(
+    s3: Seaweed,
+    in_s3: str,
+    pipeline: Pipeline,
+    expected: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        LocalAgent([in_s3], options=("--workers", "0")) as agent,
+        as_client({"AWS_ACCESS_KEY_ID": "nobody"}),
+        loading(in_s3, pipeline, agent) as loader,
+    ):
+        assert loader.job.sources[0].reader is None
+        assert "AWS_ACCESS_KEY_ID" in caplog.text
+        assert run_epoch(loader)[0] == expected
+
+
 def test_a_sample_costs_one_request_and_a_run_of_a_shard_as_well(proxy: Faulty, in_s3: str) -> None:
     storage = open_storage(in_s3)
     index, reader = Index.load(storage), SampleReader(storage)
