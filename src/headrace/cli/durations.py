@@ -1,4 +1,4 @@
-"""Durations as people write them: ``90s``, ``15m``, ``2h``, ``1d``."""
+"""Durations as people write them: ``20ms``, ``90s``, ``15m``, ``2h``, ``1d``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*")
+_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhd]?)\s*")
 
 
 class Duration(click.ParamType[float]):

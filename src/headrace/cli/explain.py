@@ -10,8 +10,10 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
+from headrace.cli.bandwidths import Bandwidth
 from headrace.cli.outputs import json_option
-from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.cli.pipelines import read_pipeline
+from headrace.core.errors import CallerError, CorruptDataError
 from headrace.core.record import Record
 from headrace.dataset.index import Index
 from headrace.dataset.media import KINDS
@@ -40,14 +42,14 @@ _IMAGENET_STD = (0.229, 0.224, 0.225)
     "--pipeline",
     "pipeline_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="JSON file of a pipeline; without it, the usual crop-flip-normalise is explained.",
+    help="JSON or Python file of a pipeline; without it, the usual crop-flip-normalise.",
 )
 @click.option("--allow-op", "allowed", multiple=True, help="Import path that user ops may have.")
 @click.option(
     "--measure", metavar="N", type=click.IntRange(1), help="Time N real samples of each kind."
 )
 @click.option(
-    "--bandwidth", type=float, default=1.25e9, show_default=True, help="Storage to trainer [B/s]."
+    "--bandwidth", type=Bandwidth(), default="10Gbit", show_default=True, help="Storage to trainer."
 )
 @json_option("Write the same as JSON to a file, - for stdout.")
 def command(
@@ -66,7 +68,9 @@ def command(
       headrace explain /data/images
       headrace explain /data/images --pipeline train.json --measure 20 --json -
     """  # noqa: D301 - click reads the lone \b
-    pipeline = _pipeline(pipeline_file, allowed)
+    pipeline = default_pipeline()
+    if pipeline_file is not None:
+        pipeline = read_pipeline(pipeline_file, allowed=allowed)
     program = Program(pipeline)
     storage = open_storage(url)
     index = Index.load(storage)
@@ -102,16 +106,6 @@ def default_pipeline() -> Pipeline:
             ops.Normalize(_IMAGENET_MEAN, _IMAGENET_STD),
         ]
     )
-
-
-def _pipeline(path: Path | None, allowed: tuple[str, ...]) -> Pipeline:
-    if path is None:
-        return default_pipeline()
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise NotFoundError(f"pipeline file {path} cannot be read: {error.strerror}") from error
-    return Pipeline.from_json(text, allowed=allowed)
 
 
 def _records(storage: Storage, index: Index, kind: str, count: int) -> Iterator[Record]:

@@ -16,6 +16,7 @@ VERBS = {
     "agents": ("headrace.cli.agents", "List an estate's agents: CPU, tiers, what they do."),
     "analyze": ("headrace.cli.analyze", "Tell from traces where a job's time went, and why."),
     "announce": ("headrace.cli.announce", "Have a checkpoint's hot files copied beforehand."),
+    "assess": ("headrace.cli.assess", "Say if storage-side transforms would help on your data."),
     "checkpoint": ("headrace.cli.checkpoint", "List checkpoints, and tell who reads what of one."),
     "controller": ("headrace.cli.controller", "Give bandwidth to the jobs that would wait."),
     "demo": ("headrace.cli.demo", "Train on one machine, without and with headrace, and compare."),

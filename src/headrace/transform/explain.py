@@ -162,10 +162,15 @@ def measured(
     )
 
 
-def timed_run(program: Program, record: Record) -> TimedRun:
+def timed_run(program: Program, record: Record, key: SampleKey = _KEY) -> TimedRun:
     """Run all ops on a sample, and time them by this thread's CPU time, cut by cut.
 
     Ops between two cuts are one unit: its time and its change of size go to its first op.
+
+    Args:
+        program: The pipeline.
+        record: The encoded sample.
+        key: Decides its randomness.
 
     Raises:
         CorruptSampleError: the sample cannot be decoded.
@@ -174,7 +179,7 @@ def timed_run(program: Program, record: Record) -> TimedRun:
     for start, stop in zip(program.cuts, program.cuts[1:], strict=False):
         first = _first_acting(program, record, start, stop)
         before_s = time.thread_time()
-        record = program.run(record, _KEY, start=start, stop=stop)
+        record = program.run(record, key, start=start, stop=stop)
         cpu_s[first] = time.thread_time() - before_s
         sizes += [sizes[-1]] * (first - start) + [_nbytes(record)] * (stop - first)
     return TimedRun(cpu_s=tuple(cpu_s), nbytes=tuple(sizes))

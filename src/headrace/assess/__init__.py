@@ -1,0 +1,1 @@
+"""Says of a user's own data whether storage-side transforms, or what else, would help."""
