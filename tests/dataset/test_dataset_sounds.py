@@ -7,6 +7,7 @@ import io
 import pytest
 
 from dataset.made_up_media import clip
+from headrace.dataset.media import media_kind
 from headrace.dataset.probe import Headers, probe
 from sounds import LOSSLESS, LOSSY, sound, wav
 
@@ -21,6 +22,11 @@ def test_the_duration_is_known_from_the_headers(container: str, codec: str) -> N
     assert headers.duration_s == pytest.approx(3.0, rel=0.05)
     assert headers.broken is None
     assert headers.cost_s > 0
+
+
+@pytest.mark.parametrize("ending", ["wav", "FLAC", "mp3", "ogg", "oga", "opus", "m4a", "aiff"])
+def test_sounds_are_known_by_their_names(ending: str) -> None:
+    assert media_kind(f"folder/speech.{ending}") == "audio"
 
 
 def test_streams_that_nothing_decodes_are_broken() -> None:

@@ -81,3 +81,27 @@ def test_of_two_video_streams_the_first_is_taken_unless_said_otherwise() -> None
 def test_what_is_no_clip_is_corrupt(name: str) -> None:
     with pytest.raises(CorruptSampleError):
         Program(Pipeline([ops.DecodeVideo(1)])).run({"video": read(name)}, KEY, stop=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "stream", "shape"),
+    [
+        ("sine_mono_s16.wav", 0, (1, 64_000)),
+        ("nasa_13013.mp4.audio.mp3", 0, (2, 208_896)),
+        ("nasa_13013.mp4", 0, (2, 208_896)),
+        ("nasa_13013.mp4", 1, (2, 208_896)),
+    ],
+)
+@pytest.mark.parametrize("seconds", [None, 2.0])
+def test_each_sound_decodes_alike_from_bytes_and_from_a_stream(
+    name: str, stream: int, shape: tuple[int, int], seconds: float | None
+) -> None:
+    decoder = ops.DecodeAudio(rate=16_000, stream=stream, seconds=seconds)
+    program = Program(Pipeline([decoder]))
+    sound = program.run({"audio": read(name)}, KEY, stop=1)["audio"]
+    with (Path(str(FOLDER)) / name).open("rb") as file:
+        streamed = program.run({"audio": file}, KEY, stop=1)["audio"]
+    assert isinstance(sound, np.ndarray)
+    assert sound.shape == (shape if seconds is None else (shape[0], 32_000))
+    assert 0.01 < abs(sound).max() <= 1.5
+    np.testing.assert_array_equal(sound, streamed)  # type: ignore[arg-type]

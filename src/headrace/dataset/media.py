@@ -19,7 +19,7 @@ _EXTENSIONS: dict[Kind, frozenset[str]] = {
         ("jpg", "jpeg", "png", "apng", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif")
     ),
     "video": frozenset(("mp4", "m4v", "mov", "mkv", "webm", "avi", "mpg", "mpeg", "flv", "ogv")),
-    "audio": frozenset(("wav", "mp3", "flac", "ogg", "opus", "m4a", "aac")),
+    "audio": frozenset(("wav", "mp3", "flac", "ogg", "oga", "opus", "m4a", "aac", "aif", "aiff")),
     "text": frozenset(("txt", "caption", "text")),
 }
 _KIND_OF = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names}
