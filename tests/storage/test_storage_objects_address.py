@@ -217,6 +217,11 @@ def test_a_file_that_is_none_of_profiles_is_named_and_not_repeated(tmp_path: Pat
             Fault.AWAY,
             "no answer came in time at there",
         ),
+        (
+            "Error performing GET http://h/redirect/path segment/ContainerNotFound: HTTP error",
+            Fault.AWAY,
+            "the connection broke off at there",
+        ),
         ("something else\nDebug: hush", Fault.REFUSED, "obstore says Exception: something else"),
     ],
 )

@@ -133,9 +133,10 @@ def test_an_outage_is_told_once_and_its_end(
     assert answers.endswith("answers again")
 
 
-def test_an_endpoint_that_is_no_url_is_told(s3: Seaweed, s3_dir: str) -> None:
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "http://", "http://a b:9000", "s3://x"])
+def test_an_endpoint_that_is_no_url_is_told(s3: Seaweed, s3_dir: str, endpoint: str) -> None:
     with (
-        as_client({"AWS_ENDPOINT_URL": "127.0.0.1:9000"}),
+        as_client({"AWS_ENDPOINT_URL": endpoint}),
         pytest.raises(ConfigError, match="AWS_ENDPOINT_URL=http://HOST:PORT"),
     ):
         open_storage(s3_dir)

@@ -63,8 +63,12 @@ _KEYS = {
     "AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or the identity of the instance",
 }
 
-_ROLES = ("/latest/api/token", "/latest/meta-data", "oken request", "nstance credential")
+# Sentences of obstore are looked for whole: a key may hold any word of them.
+_ROLES = ("/latest/api/token", "/latest/meta-data", "Error performing token request")
 """In the text of a request for the keys of a role, rather than for an object."""
+
+_NAMES = ("contained empty path segment", "whilst parsing path segment")
+"""In the text of what obstore says of a name."""
 
 _SKEWED = "the clock of this host is wrong: the store takes requests of a few minutes; set it"
 
@@ -98,13 +102,13 @@ def judge(error: BaseException, *, kind: Kind, bucket: str, endpoint: str) -> Fa
     """
     text = str(error)
     status, code = _found(_STATUS, text), _found(_CODE, text)
-    if code == "NoSuchBucket" or "ContainerNotFound" in text:
+    if code in ("NoSuchBucket", "ContainerNotFound"):
         return Failure(Fault.MISSING, f"there is no bucket {bucket}; check the spelling")
     if isinstance(error, FileNotFoundError):
         return Failure(Fault.MISSING, "no such file")
     if any(mark in text for mark in _ROLES):
         return Failure(Fault.AWAY, f"no keys are set, and no role gives any; set {_KEYS[kind]}")
-    if "path segment" in text:
+    if any(mark in text for mark in _NAMES):
         return Failure(Fault.NAME, _unnameable(text))
     if status or code:
         told = " ".join(part for part in (status, code, _sentence(text)) if part)
@@ -129,7 +133,7 @@ def _judge_answer(status: int, code: str, told: str, kind: Kind) -> Failure:
 
 def _judge_silence(error: BaseException, text: str, endpoint: str) -> Failure:
     """Return what an exception means that no answer is told in."""
-    if "redirect" in text:
+    if "Received redirect without LOCATION" in text:
         return Failure(Fault.REFUSED, _REGION)
     if "HTTP error" in text or "error sending request" in text or isinstance(error, OSError):
         return Failure(

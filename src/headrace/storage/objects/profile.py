@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -27,6 +28,8 @@ _KEYS = {
 """Option of a profile → obstore's."""
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+_URL = re.compile(r"https?://[\w.\-\[\]:]+(/\S*)?")
 
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
@@ -68,7 +71,7 @@ def _first(names: Sequence[str], environment: Mapping[str, str]) -> str | None:
 
 
 def _checked(endpoint: str) -> str:
-    if not endpoint.startswith(("http://", "https://")):
+    if _URL.fullmatch(endpoint) is None:  # obstore panics
         raise ConfigError(
             f"the endpoint {masked(endpoint)} is no URL; set AWS_ENDPOINT_URL=http://HOST:PORT, or "
             "https://"
