@@ -23,7 +23,9 @@ from headrace.core.errors import CorruptSampleError
 from headrace.core.record import Record
 from headrace.dataset import documentline, interleaved, tar
 from headrace.dataset.build import build_index
+from headrace.dataset.describe import compare_files
 from headrace.dataset.index import Index
+from headrace.dataset.listing import list_dataset
 from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.prepare.profiles import fields_of, profiles_of
 from headrace.storage.local import LocalStorage
@@ -342,6 +344,18 @@ def test_documents_are_taken_over_and_their_pictures_looked_at_again(tmp_path: P
     again = build_index(LocalStorage(tmp_path), previous=first)
     assert again.digest == build_index(LocalStorage(tmp_path)).digest != first.digest
     assert (again.location(0).width, len(again)) == (30, 1)
+
+
+def test_pictures_that_documents_name_are_nothing_new_but_may_change_or_go(tmp_path: Path) -> None:
+    line = json.dumps({"images": ["a.png", "b.png"], "text": "x"}).encode()
+    write_all(tmp_path, {"a.png": PICTURES[0], "b.png": PICTURES[1], "x.jsonl": line})
+    storage = LocalStorage(tmp_path)
+    index = build_index(storage)
+    assert not compare_files(index, list_dataset(storage))
+    (tmp_path / "a.png").write_bytes(PICTURES[0] + b"more")
+    (tmp_path / "b.png").unlink()
+    stale = compare_files(index, list_dataset(storage))
+    assert (stale.changed, stale.gone, stale.new) == (("a.png",), ("b.png",), ())
 
 
 def documents(root: Path, counts: list[int]) -> Path:

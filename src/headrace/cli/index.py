@@ -48,9 +48,10 @@ def command(
 ) -> int:
     """List the samples of the dataset at URL, and where their bytes are.
 
-    Folders of images, videos and sounds (class folders become labels), WebDataset shards,
-    Parquet files, JSON lines (also .gz and .zst), shards of MosaicML Streaming, Megatron's
-    .bin with .idx and TFRecord files (also .gz) are understood, and mixed as they come.
+    Folders of images, videos and sounds (class folders become labels, captions beside them
+    texts), WebDataset shards, Parquet and Arrow files, datasets that Hugging Face's library
+    saved, JSON lines (also .gz and .zst), shards of MosaicML Streaming, Megatron's .bin with
+    .idx and TFRecord files (also .gz) are understood, and mixed as they come.
     Files that did not change since the last time are not read again. What is broken is
     listed by `headrace inspect`.
 

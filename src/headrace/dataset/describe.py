@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.dataset.index import FileProblem, Index
 from headrace.dataset.listing import Listing
+from headrace.dataset.namedfiles import named_sizes
 
 Numbers = npt.NDArray[np.float64]
 
@@ -115,6 +116,7 @@ def compare_files(index: Index, listing: Listing) -> Staleness:
 
     A file whose companion changed has changed as well. Manifests are only looked at where the
     index found something wrong with them: new ones are nothing new. Lists of captions are always.
+    Media files that samples name are known by their sizes.
     """
     indexed = {file.path: file for file in index.files()}
     helpers = (file for file in listing.helpers() if file.path in indexed)
@@ -122,13 +124,18 @@ def compare_files(index: Index, listing: Listing) -> Staleness:
     before, after = index.meta.companions, listing.companions
     stamped = {path: before.get(path) != after.get(path) for path in (*before, *after)}
     captions = (path for path in stamped if path not in indexed and path not in now)
+    named = named_sizes(index.table)
     return Staleness(
         changed=(
             *(p for p, f in indexed.items() if p in now and (now[p] != f or stamped.get(p))),
             *(path for path in captions if stamped[path]),
+            *(path for path, size in named.items() if path in now and now[path].size != size),
         ),
-        gone=tuple(path for path in indexed if path not in now),
-        new=tuple(path for path in now if path not in indexed),
+        gone=(
+            *(path for path in indexed if path not in now),
+            *(path for path, size in named.items() if size and path not in now),
+        ),
+        new=tuple(path for path in now if path not in indexed and path not in named),
     )
 
 

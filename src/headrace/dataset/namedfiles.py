@@ -43,6 +43,14 @@ def files_that_name_others(table: pa.Table) -> set[str]:
     return set(pc.unique(rows).to_pylist())
 
 
+def named_sizes(table: pa.Table) -> dict[str, int]:
+    """Return the files that samples name and their sizes; 0 of one that was not there [bytes]."""
+    naming = table.take(pa.array(_naming(table))).combine_chunks().unify_dictionaries()
+    rows = RowAccess(single_columns(naming))
+    members = (m for row in range(naming.num_rows) for m in rows.location(row).members)
+    return {member.name: member.length for member in members if member.offset == WHOLE_FILE}
+
+
 def with_named_files(table: pa.Table) -> pa.Table:
     """Return the index's rows with named files settled."""
     table = table.combine_chunks().unify_dictionaries()
