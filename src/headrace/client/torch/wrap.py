@@ -60,7 +60,7 @@ _ELSEWHERE = {
 }
 """Names that a DataLoader has for what is called otherwise here."""
 
-READY_PER_WORKER = 2
+READY_PER_WORKER = 3
 """Steps that may be ready or in the making for each worker, unless told otherwise."""
 
 

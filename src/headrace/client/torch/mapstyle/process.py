@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from ctypes import c_int64
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 
-from headrace.client.torch.mapstyle.errors import DatasetError
-from headrace.client.torch.mapstyle.recipe import Failed, Made, Recipe, Task
+from headrace.client.torch.mapstyle.recipe import Recipe
 from headrace.client.torch.mapstyle.worker import NONE, Numbered, Post, serve
-from headrace.core.errors import CallerError, ConfigError
-
-MOST_DEATHS = 2
-"""Workers that may die over one step before it counts as failed."""
-
-LOOK_S = 0.2
-"""How often a wait for a worker looks whether anybody still wants the answer [s]."""
+from headrace.core.errors import ConfigError
 
 LEAVE_S = 1.0
 """Time that a worker has to end by itself, and then when it is terminated [s]."""
 
-_log = logging.getLogger("headrace.torch")
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A worker died, and another one took its place."""
+
+    sample: int | None
+    """What it made; None: nothing just then."""
+
+    text: str
+    """How it ended, for a person."""
 
 
 class WorkerProcess:
-    """Makes one task at a time, and is started again where it dies. For one thread at a time."""
+    """A process that answers tasks in order; where it dies, another one takes its place.
+
+    ``send`` and ``receive`` may be called by two threads at the same time.
+    """
 
     def __init__(self, context: BaseContext, recipe: Recipe, post: Post) -> None:
         self._context = context
         self._recipe = recipe
         self._post = post
-        self._number = 0
         self._current = c_int64(NONE)
         self._connection: Connection | None = None
         self._process: BaseProcess | None = None
@@ -78,24 +81,21 @@ class WorkerProcess:
             theirs.close()
         self._connection, self._process = ours, process
 
-    def make(self, task: Task, abandoned: Callable[[], bool]) -> Made | Failed:
-        """Let a task be made; where the worker dies, by a new one.
+    def send(self, asked: Numbered) -> None:
+        """Hand in a task; if the worker is dead, ``receive`` tells."""
+        assert self._connection is not None
+        with suppress(OSError):
+            self._connection.send(asked)
 
-        Args:
-            task: What to make.
-            abandoned: Whether nobody waits for it any more.
-
-        Raises:
-            CallerError: it was abandoned.
-            DatasetError: ``MOST_DEATHS`` workers died over it.
-        """
-        deaths = 0
-        while True:
-            answer = self._answer(task, abandoned)
-            if answer is not None:
+    def receive(self, timeout_s: float) -> Numbered | Death | None:
+        """Wait for an answer; None: none came in time."""
+        assert self._connection is not None and self._process is not None
+        ready = wait([self._connection, self._process.sentinel], timeout_s)
+        if self._connection in ready:
+            with suppress(EOFError, OSError):
+                answer: Numbered = self._connection.recv()
                 return answer
-            deaths += 1
-            self._bury(task, again=deaths < MOST_DEATHS)
+        return self._bury() if ready else None
 
     def close(self) -> None:
         """Ask the process to end when its task is done; does not wait."""
@@ -114,45 +114,18 @@ class WorkerProcess:
             self._process.join(max(deadline - time.monotonic(), 0.0))
             _end(self._process)
 
-    def _answer(self, task: Task, abandoned: Callable[[], bool]) -> Made | Failed | None:
-        """Return the answer to a task; None: the worker died over it."""
-        assert self._connection is not None and self._process is not None
-        self._number += 1
-        try:
-            self._connection.send(Numbered(self._number, task))
-            while not abandoned():
-                ready = wait([self._connection, self._process.sentinel], LOOK_S)
-                if self._connection in ready:
-                    answer: Numbered = self._connection.recv()
-                    if answer.number == self._number:
-                        assert not isinstance(answer.content, Task)
-                        return answer.content
-                elif ready:
-                    return None
-        except (EOFError, OSError):
-            return None
-        raise CallerError(f"step {task.step} is not wanted any more")
-
-    def _bury(self, task: Task, *, again: bool) -> None:
-        """Start a new process in the place of one that died, and say over what it did."""
+    def _bury(self) -> Death:
+        """Say over what the process died, and start another one in its place."""
         assert self._process is not None and self._connection is not None
         sample = self.sample
         self._process.join(LEAVE_S)
-        over = "before its first sample" if sample is None else f"while it made sample {sample}"
+        over = "between two samples" if sample is None else f"while it made sample {sample}"
         text = f"worker {self._post.number} of the dataset {_cause(self._process)} {over}"
         _end(self._process)
         self._connection.close()
         self.deaths += 1
         self.start()
-        if not again:
-            samples = task.samples if sample is None else (sample,)
-            raise DatasetError(
-                f"{text}, as did the one before it. If the system ran out of memory, use fewer "
-                "workers; start_method other than fork needs `if __name__ == '__main__':` in the "
-                "script",
-                samples=samples,
-            )
-        _log.warning("%s; another one makes step %d anew", text, task.step)
+        return Death(sample, text)
 
 
 def _end(process: BaseProcess) -> None:

@@ -19,6 +19,7 @@ from headrace.client.held import Held
 from headrace.client.machinery import JOIN_S, Ahead
 from headrace.client.prefetch import Prefetcher, PrefetchLimits
 from headrace.client.torch.mapstyle.errors import DatasetError
+from headrace.client.torch.mapstyle.line import AT_ONCE, Line
 from headrace.client.torch.mapstyle.pinning import nbytes_of, pinned
 from headrace.client.torch.mapstyle.process import LEAVE_S, WorkerProcess
 from headrace.client.torch.mapstyle.recipe import Failed, Made, Recipe, Task, make
@@ -140,6 +141,7 @@ class ProcessSupply:
         self._plan = plan
         self._force = force
         self._workers = [WorkerProcess(context, recipe, post) for post in posts]
+        self._lines = [Line(worker) for worker in self._workers]
         self._started = False
         self._prefetcher: Prefetcher | None = None
         self._expected: int | None = None
@@ -161,7 +163,9 @@ class ProcessSupply:
         self._stop_prefetching()
         self._start_workers()
         prefetcher = Prefetcher(step, self._force.limits, Held())
-        prefetcher.start([_Gatherer(self._plan, one, prefetcher) for one in self._workers])
+        prefetcher.start(
+            [_Gatherer(self._plan, line, prefetcher) for line in AT_ONCE * self._lines]
+        )
         self._prefetcher, self._expected = prefetcher, step
 
     def take(self, step: int) -> Gathered:
@@ -215,18 +219,18 @@ class ProcessSupply:
 
 
 class _Gatherer:
-    """One prefetching thread's hold on one worker."""
+    """One prefetching thread's place in a worker's line."""
 
-    def __init__(self, plan: Plan, worker: WorkerProcess, prefetcher: Prefetcher) -> None:
+    def __init__(self, plan: Plan, line: Line, prefetcher: Prefetcher) -> None:
         self._plan = plan
-        self._worker = worker
+        self._line = line
         self._prefetcher = prefetcher
         self._pins = torch.cuda.is_available()
 
     def gather(self, step: int) -> Gathered:
         """Let the worker make a step."""
         task, begin = self._plan.task(step), time.monotonic()
-        answer = self._worker.make(task, self._prefetcher.stopped)
+        answer = self._line.make(task, self._prefetcher.stopped)
         gathered = self._plan.gathered(task, answer, begin)
         if self._pins:
             assert isinstance(gathered.batch, CollatedBatch)

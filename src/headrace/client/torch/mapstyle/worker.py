@@ -65,6 +65,8 @@ def serve(connection: Connection, recipe: Recipe, post: Post, current: c_int64) 
         dataset=cast("Dataset[Any]", recipe.dataset),
     )
     failed = _begin(post)
+    # An answer is kept until the next is made: shared memory is freed by who drops it last, and
+    # that should be this process. Measured, it takes a training process 70 us per 0.6 MB.
     while (asked := _next(connection)) is not None:
         assert isinstance(asked.content, Task)
         answer = failed or make(recipe, asked.content, partial(_note, current))
