@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace import Batch, Loader
+from headrace.core.digest import name_digest
 
 
 def digest(batch: Batch) -> str:
@@ -23,6 +24,15 @@ def digest(batch: Batch) -> str:
             state.update(repr(described).encode())
             state.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
     return state.hexdigest()[:16]
+
+
+def rows(batch: Batch) -> list[str]:
+    """Name every byte of each row."""
+    texts = [f"{sample}:" for sample in batch["sample"].tolist()]
+    for name in sorted(batch):
+        for row, value in zip(batch.rows(name).tolist(), batch[name], strict=True):
+            texts[row] += f"{name}={np.asarray(value).tobytes()!r}"
+    return [name_digest(text.encode()) for text in texts]
 
 
 def digests(batches: Iterable[Batch]) -> list[str]:

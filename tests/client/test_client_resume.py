@@ -12,15 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from epochs import loading
+from epochs import loading, rows
 
 import headrace.torch
 from headrace import Batch, Loader, Pipeline, ops
-from headrace.core.digest import name_digest
 from headrace.core.errors import CallerError, ConfigError
 from headrace.dataset.build import build_index
 from headrace.storage.opening import open_storage
@@ -241,12 +239,3 @@ def test_a_state_comes_through_torch_save_and_json(dataset: Path, tmp_path: Path
         for form in (kept, json.loads(json.dumps(state)), pickle.loads(pickle.dumps(state))):
             loader.load_state_dict(form)
             assert next(iter(loader)).step == 1
-
-
-def rows(batch: Batch) -> list[str]:
-    """Name every byte of each row."""
-    texts = [f"{sample}:" for sample in batch["sample"].tolist()]
-    for name in sorted(batch):
-        for row, value in zip(batch.rows(name).tolist(), batch[name], strict=True):
-            texts[row] += f"{name}={np.asarray(value).tobytes()!r}"
-    return [name_digest(text.encode()) for text in texts]

@@ -78,6 +78,38 @@ def test_no_choice_of_any_cache_hits_more_often(trace: list[int], room: int) -> 
     assert hits(trace, room) == most_hits(trace, room)
 
 
+def hits_of_jobs(trace: list[tuple[str, int]], room: int) -> int:
+    """Play visits of several jobs, each of which counts its own steps; return the hits."""
+    at: dict[Use, float] = {}
+    visits: list[Use] = []
+    for time_s, (job, _) in enumerate(trace):
+        use = Use(job, sum(other == job for other, _ in trace[:time_s]))
+        at[use] = float(time_s)
+        visits.append(use)
+    kept: NextUseCache[int] = NextUseCache(room, lambda use: at[use])
+    count, keys = 0, [key for _, key in trace]
+    for time_s, key in enumerate(keys):
+        following = next_use(keys, time_s)
+        use_then = None if following is None else visits[following]
+        if key in kept:
+            count += 1
+            kept.move(key, use_then)
+        elif use_then is not None:
+            kept.offer(key, 1, use_then)
+        assert len(kept) <= room
+    return count
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=12), st.integers(0, 4)
+)
+def test_nor_does_one_over_the_visits_of_several_jobs(
+    trace: list[tuple[str, int]], room: int
+) -> None:
+    assert hits_of_jobs(trace, room) == most_hits([key for _, key in trace], room)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 12), st.integers(1, 11), st.integers(2, 6))
 def test_a_loop_over_more_than_fits_keeps_what_fits(keys: int, room: int, rounds: int) -> None:

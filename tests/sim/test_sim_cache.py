@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headrace.core.job import ScheduleSpec, SourceSpec
+from headrace.policy.nextuse import NextUseCache, Use
+from headrace.schedule.schedule import Schedule
 from headrace.sim.cache import Cache
 
 DATASET, EPOCH_S = 1e12, 10_000.0
@@ -46,6 +49,27 @@ def test_the_clairvoyant_cache_hits_all_that_can_be_hit(part):
     held = cache(part * DATASET, clairvoyant=True)
     run(held, 2)
     assert run(held, 3) == pytest.approx(part, abs=0.01)
+
+
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.9])
+def test_the_fluid_hits_as_often_as_the_agents_policy_over_a_real_schedule(part):
+    samples, epochs = 480, 5
+    source = SourceSpec(url="data", index_digest="d", samples=samples)
+    schedule = Schedule(ScheduleSpec(seed=7, batch_size=24), [source])
+    kept = NextUseCache(round(part * samples), lambda use: float(use.step))
+    hits = 0
+    for step in range(epochs * schedule.steps_per_epoch):
+        batch = schedule.batch(step)
+        uses = schedule.next_use(batch.samples, step).tolist()
+        for sample, then in zip(batch.samples.tolist(), uses, strict=True):
+            if sample in kept:
+                hits += batch.epoch >= 2
+                kept.move(sample, Use("job", then))
+            else:
+                kept.offer(sample, 1, Use("job", then))
+    held = cache(part * DATASET, clairvoyant=True)
+    run(held, 2)
+    assert hits / (samples * (epochs - 2)) == pytest.approx(run(held, epochs - 2), abs=0.02)
 
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 0.6])
