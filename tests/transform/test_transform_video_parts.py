@@ -66,7 +66,7 @@ def test_parts_are_the_whole_byte_for_byte(options: dict, orientation: str) -> N
         assert np.array_equal(in_parts(op, file, count, crop), whole)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_parts_that_succeed_are_the_whole_of_any_clip(choices: st.DataObject) -> None:
     frames = choices.draw(st.integers(1, 40))
@@ -88,7 +88,7 @@ def test_parts_that_succeed_are_the_whole_of_any_clip(choices: st.DataObject) ->
     assert np.array_equal(joined, op.decode(file, draws(), None).array())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_damage_is_never_missed_because_a_clip_was_decoded_in_parts(choices: st.DataObject) -> None:
     file = bytearray(clip(30, gop=6))
