@@ -29,6 +29,14 @@ def test_sounds_are_known_by_their_names(ending: str) -> None:
     assert media_kind(f"folder/speech.{ending}") == "audio"
 
 
+def test_what_is_dearer_to_decode_costs_more() -> None:
+    formats = [("wav", "pcm_s16le"), ("mp3", "libmp3lame"), ("ogg", "libopus")]
+    costs = [probed("audio", sound(*names)).cost_s for names in formats]
+    assert costs == sorted(costs)
+    assert costs[0] == pytest.approx(3 * 48_000 * 2 * 4e-9, rel=0.1)
+    assert costs[-1] > 4 * costs[0]
+
+
 def test_streams_that_nothing_decodes_are_broken() -> None:
     assert probed("audio", wav(bits=0)).broken == "there is no decoder for it"
     unknown = clip(2).replace(b"avc1", b"zzzz")

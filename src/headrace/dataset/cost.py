@@ -3,9 +3,9 @@
 Measured on one core of an AMD EPYC on 2026-11-29, decoding to RGB, conversion included.
 Pictures: the median of 8 decodes of a photograph at 960 x 720 with Pillow 13 (JPEG at
 quality 90, WebP at 85). Clips: 50 frames of 1280 x 720 panned over a photograph, coded at
-3 Mbit/s, with PyAV 18 on one thread; real footage cost up to twice as much. Formats not
-listed get a guess. The estimates order samples by weight and start a job off; measured
-times replace them where they matter.
+3 Mbit/s, with PyAV 18 on one thread; real footage cost up to twice as much. Sound: 20 s of
+stereo at 48 kHz. Formats not listed get a guess. The estimates order samples by weight and
+start a job off; measured times replace them where they matter.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ VIDEO_NS_PER_PIXEL = {
 
 OTHER_VIDEO_NS_PER_PIXEL = 3.5
 
-AUDIO_NS_PER_SAMPLE = 50.0
-"""MP3, one channel [ns]."""
+AUDIO_NS_PER_SAMPLE = {"pcm": 4.0, "aac": 8.0, "flac": 10.0, "mp3": 10.0, "opus": 20.0}
+"""Codec's family as FFmpeg names it → CPU per sample of one channel [ns]."""
+
+OTHER_AUDIO_NS_PER_SAMPLE = 10.0
 
 TEXT_NS_PER_BYTE = 1.0
 
@@ -58,9 +60,11 @@ def video_cost(codec: str, width: int, height: int, frames: int) -> float:
     return FIXED_S + width * height * frames * per_pixel * 1e-9
 
 
-def audio_cost(samples: float) -> float:
+def audio_cost(codec: str, samples: float) -> float:
     """Return the estimated CPU to decode that many samples of one channel [s]."""
-    return FIXED_S + samples * AUDIO_NS_PER_SAMPLE * 1e-9
+    family = codec.partition("_")[0]
+    per_sample = AUDIO_NS_PER_SAMPLE.get(family, OTHER_AUDIO_NS_PER_SAMPLE)
+    return FIXED_S + samples * per_sample * 1e-9
 
 
 def text_cost(length: int) -> float:

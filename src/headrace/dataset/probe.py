@@ -19,6 +19,7 @@ from PIL import Image, UnidentifiedImageError
 
 from headrace.core.errors import HeadraceError
 from headrace.core.formats import MEDIA_FORMATS, PICTURE_FORMATS
+from headrace.core.movtables import require_credible_tables
 from headrace.dataset.cost import audio_cost, image_cost, video_cost
 from headrace.dataset.location import Kind
 
@@ -136,9 +137,8 @@ def _probe_audio(stream: BinaryIO) -> Headers:
         if not _has_decoder(audio):
             return Headers(broken=_NO_DECODER)
         duration = _duration(container, audio, 0.0)
-        return Headers(
-            duration_s=duration, cost_s=audio_cost(duration * audio.rate * audio.channels)
-        )
+        samples = duration * audio.rate * audio.channels
+        return Headers(duration_s=duration, cost_s=audio_cost(audio.codec.canonical_name, samples))
 
 
 def _has_decoder(stream: Any) -> bool:
@@ -148,7 +148,7 @@ def _has_decoder(stream: Any) -> bool:
 def _open_media(stream: BinaryIO) -> InputContainer:
     if not stream.seek(0, io.SEEK_END):  # FFmpeg would seek before its start
         raise ValueError("it is empty")
-    stream.seek(0)
+    require_credible_tables(stream)
     return av.open(stream, mode="r", options={"format_whitelist": MEDIA_FORMATS})
 
 
