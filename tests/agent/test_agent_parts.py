@@ -78,7 +78,8 @@ def test_parts_are_foreseen_and_lie_ready(job: Job) -> None:
     sample = clip_of(job)
     job.send(*[sample] * PARTS, parts=parts_of(PARTS))
     answer = job.connection.receive()
-    assert any([read_frame(answer, fresh_memory)[0].ready for _ in range(PARTS)])
+    headers = [read_frame(answer, fresh_memory)[0] for _ in range(PARTS)]
+    assert any(header.ready for header in headers)
 
 
 def test_a_part_that_takes_its_worker_down_leaves_the_others_alone(
