@@ -1,0 +1,101 @@
+"""Training that goes on with other ranks, agents and stores: the same global batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.epochs import rows
+from headrace import Batch, Loader
+from headrace.agent.local import LocalAgent
+from headrace.devhdfs.cluster import Cluster
+from integration.agents import agent_statistics, wait_until_proven
+from integration.test_integration_cache import FLIPPED, bucket_of, shard
+from integration.test_integration_hdfs import upload
+from stores.seaweed import Seaweed
+
+__all__ = ["shard"]  # a fixture
+
+STRETCHES = ((3, 2, True), (1, 4, False), (8, 3, True), (2, None, True))
+"""(ranks, steps, whether through the agent) of one run after another; None: all that are left."""
+
+OPTIONS: dict[str, Any] = {
+    "pipeline": FLIPPED,
+    "seed": 5,
+    "batch_size": 7,
+    "tail": "short",
+    "order": "block",
+    "block": 4,
+}
+AGENT = ("--workers", "1", "--memory", "96MiB", "--worker-memory", "512MiB", "--cpu-threshold", "1")
+CACHE = ("--cache-memory", "32MiB")
+
+
+@pytest.fixture(scope="module")
+def expected(shard: Path) -> list[list[str]]:
+    """Every byte of each row of two epochs, of one rank alone."""
+    with Loader(str(shard), workers=1, **OPTIONS) as loader:
+        return [rows(batch) for _ in range(2) for batch in loader]
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, shard: Path) -> str:
+    """The same shard where the test wants it."""
+    if request.param == "hdfs":
+        cluster: Cluster = request.getfixturevalue("hdfs")
+        return upload(shard, cluster)
+    if request.param == "s3":
+        server: Seaweed = request.getfixturevalue("s3")
+        return bucket_of(server, shard, "resumed")
+    return str(shard)
+
+
+@pytest.mark.parametrize("url", ["local", "hdfs", "s3"], indirect=True)
+def test_ranks_of_any_world_with_or_without_an_agent_go_on_with_the_same_global_batches(
+    url: str, expected: list[list[str]]
+) -> None:
+    with LocalAgent([url], options=(*AGENT, *CACHE)) as agent:
+        link = {"agents": [agent.address], "token": agent.token, "patience_s": 20.0}
+        with Loader(url, workers=1, **OPTIONS, **link):
+            wait_until_proven(agent)
+        seen: list[list[str]] = []
+        state = None
+        for world, steps, through_agent in STRETCHES:
+            count = len(expected) - len(seen) if steps is None else steps
+            options = {**OPTIONS, **(link if through_agent else {})}
+            parts, state = run_of_a_world(url, options, world, state, count)
+            seen += parts
+        cache = agent_statistics(agent)["cache"]
+    assert seen == expected
+    assert cache["hits"] > 0, "ranks that follow one another, and the second epoch"
+
+
+def run_of_a_world(
+    url: str, options: dict[str, Any], world: int, state: dict[str, Any] | None, steps: int
+) -> tuple[list[list[str]], dict[str, Any]]:
+    """Return global batches as all ranks see them together, and the state that all agree in."""
+    with ExitStack() as running:
+        loaders = [
+            running.enter_context(Loader(url, workers=1, **options, rank=rank, world=world))
+            for rank in range(world)
+        ]
+        for loader in loaders:
+            if state is not None:
+                loader.load_state_dict(state)
+        parts = [list(islice(endless(loader), steps)) for loader in loaders]
+        states = [loader.state_dict() for loader in loaders]
+    assert all(one == states[0] for one in states)
+    together = [
+        [row for batch in batches for row in rows(batch)] for batches in zip(*parts, strict=True)
+    ]
+    return together, states[0]
+
+
+def endless(loader: Loader) -> Iterator[Batch]:
+    while True:
+        yield from loader
