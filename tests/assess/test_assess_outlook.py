@@ -47,6 +47,11 @@ def test_a_trainer_with_too_few_cpus_is_helped_by_agents() -> None:
     assert found.needs.network_bytes_per_s == pytest.approx(320 * 150e3)
 
 
+def test_workers_are_advised_before_agents_also_where_more_of_them_than_asked_would_do() -> None:
+    found = assessed(measured(0.005), workers=(0, 1))
+    assert (found.advice, found.local[-1].name) == ("workers", "2 local workers")
+
+
 def test_ops_that_only_make_bytes_larger_stay_on_the_trainer() -> None:
     (kind,) = assessed(measured()).kinds
     assert [op.on_storage for op in kind.ops] == [True, True, False]

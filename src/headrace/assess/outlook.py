@@ -51,7 +51,8 @@ class Settings:
     """Time of one step without waiting for data [s]."""
 
     workers: tuple[int, ...] = (0, 2, 4, 8)
-    """Numbers of local workers; 0: the loop makes its batches itself."""
+    """Numbers of local workers; 0: the loop makes its batches itself. As many as the trainer has
+    CPUs are compared too, lest agents be advised where more workers would do."""
 
     agents: int = 1
     agent_cpus: int = 1
@@ -72,6 +73,11 @@ class Settings:
                 "agents, their CPUs and the trainer's must be at least 1, workers not negative, "
                 "the bandwidth above 0"
             )
+
+    @property
+    def compared(self) -> tuple[int, ...]:
+        """Numbers of local workers that are compared, the smallest first."""
+        return tuple(sorted({*self.workers, self.trainer_cpus}))
 
     @property
     def loop(self) -> Loop:
@@ -204,7 +210,7 @@ def outlook(
     rng = np.random.default_rng(settings.seed)
     drawn = rng.choice(len(weights), loop.batch_size * loop.steps, p=weights)
     asked = samples.take(drawn)
-    local = tuple(_local(loop, asked, count, settings) for count in settings.workers)
+    local = tuple(_local(loop, asked, count, settings) for count in settings.compared)
     fleet = Fleet(
         workers=settings.agents * settings.agent_cpus,
         bandwidth=settings.bandwidth,
@@ -331,7 +337,7 @@ def _advice(
 ) -> Advice:
     fed = [place for place, one in enumerate(local) if one.stall.share <= FED_SHARE]
     if fed:
-        return "nothing" if settings.workers[fed[0]] == 0 else "workers"
+        return "nothing" if settings.compared[fed[0]] == 0 else "workers"
     best = min(one.stall.share for one in local)
     if offload.stall.share <= CLEARLY * best:
         return "offload"

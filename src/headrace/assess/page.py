@@ -142,20 +142,19 @@ def _unusable(measurement: Measurement) -> Sequence[Facts]:
 
 
 def _drawing(found: Outlook) -> Figure:
-    colours = [plots.BASELINE] * len(found.local) + [plots.OURS]
-    variants = (*found.local, found.offload)
     items = [
-        plots.Bar(
-            label=variant.name,
-            parts=(("waiting for data", colour, 100 * variant.stall.share),),
-        )
-        for variant, colour in zip(variants, colours, strict=True)
+        *(_bar(variant, "made by this host", plots.BASELINE) for variant in found.local),
+        _bar(found.offload, "made by agents", plots.OURS),
     ]
     return Figure(
         title="Part of the loop's time that it would wait",
         svg=plots.bars(items, x_label="waiting [%]"),
         caption="Each bar is one way to make the same batches.",
     )
+
+
+def _bar(variant: Variant, made: str, colour: str) -> plots.Bar:
+    return plots.Bar(label=variant.name, parts=((made, colour, 100 * variant.stall.share),))
 
 
 def _facts(measurement: Measurement, settings: Settings, provenance: Provenance) -> Facts:
