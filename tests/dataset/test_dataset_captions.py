@@ -175,6 +175,11 @@ def test_of_a_broken_list_what_comes_before_the_damage_is_taken(
         ("metadata.csv", b"name,text\na.jpg,x\n", "no column 'file_name', but: name, text"),
         ("metadata.csv", b"file_name\na.jpg\n", "no column of text"),
         ("metadata.parquet", b"PAR1 no PAR1", "not a Parquet file"),
+        (
+            "metadata.parquet",
+            as_parquet({"a.jpg": "ascii"}).replace(b"ascii", b"a\xffcii"),
+            "utf-8",
+        ),
         ("metadata.parquet", as_parquet({}, "n2")[:-9], "not a Parquet file"),
     ],
 )

@@ -322,6 +322,14 @@ def test_documents_that_do_not_fit_together_are_broken(
     assert found["x.jsonl#0"] is None if reason is None else reason in str(found["x.jsonl#0"])
 
 
+@pytest.mark.parametrize(
+    "line", [b'{"images": ["a.png"], "text": "\xff"}', b'{"images": ["a.png"], "\xff": "x"}']
+)
+def test_documents_that_are_no_json_are_broken_lines(tmp_path: Path, line: bytes) -> None:
+    write_all(tmp_path, {"x.jsonl": line})
+    assert str(broken(tmp_path)[0]).startswith("not a line of JSON")
+
+
 def test_a_picture_that_two_documents_name_is_in_both(tmp_path: Path) -> None:
     lines = [{"images": ["a.png", "a.png"], "text": "x"}, {"image": "a.png", "text": "y"}]
     data = b"\n".join(json.dumps(line).encode() for line in lines)

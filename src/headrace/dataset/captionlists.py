@@ -79,7 +79,7 @@ def _from_parquet(stream: BinaryIO, text_field: str) -> Iterator[Line]:
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
             for row in batch.to_pylist():
                 yield row[columns[0]] or "", row[columns[1]] or None
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError, LookupError) as error:
         raise CorruptDataError(f"not a Parquet file that can be read: {error}") from error
 
 

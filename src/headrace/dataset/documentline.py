@@ -69,12 +69,12 @@ def document_in(line: bytes, text_field: str) -> Document | None:
         return None
     try:
         found = _decoder.decode(line)
+        pictures = _pictures(found)
+        if not pictures:
+            return None
+        text, key = _text(line, found, text_field)
     except _ERRORS:
         return None
-    pictures = _pictures(found)
-    if not pictures:
-        return None
-    text, key = _text(line, found, text_field)
     require_places(text, len(pictures))
     return Document(text, key, pictures)
 
