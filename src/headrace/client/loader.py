@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from headrace.client.batch import Batch
 from headrace.client.config import LoaderConfig, config_of
-from headrace.client.counts import EpochSummary, EpochTally
+from headrace.client.counts import EpochSummary
+from headrace.client.loop import Loop
 from headrace.client.machinery import Machinery, MachineryStatistics
 from headrace.client.position import Position
 from headrace.client.reporting.standing import ControlStatistics
 from headrace.client.sources import Urls, find_source, weights_of
 from headrace.client.steplog import StepLog
+from headrace.client.work import Gathered
 from headrace.core.errors import CallerError
 from headrace.core.job import JobSpec
 from headrace.prepare.job import OpenJob
@@ -73,13 +74,9 @@ class Loader:
         """
         self.config: LoaderConfig = config_of(options)
         self.job = _open(urls, self.config)
-        self._pid = os.getpid()
-        self._machinery, self._log = _machinery(self.job, self.config)
-        self._finalizer = weakref.finalize(self, _close, self._machinery, self._log, self.job)
-        self._position = Position(self.job)
-        self._tally = EpochTally(0)
-        self._pass = 0
-        self._handed_at: float | None = None
+        self._machinery, log = _machinery(self.job, self.config)
+        self._loop = Loop(Position(self.job), self._machinery, log)
+        self._finalizer = weakref.finalize(self, _close, self._loop, self._machinery, log, self.job)
         self._machinery.meet(0)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -88,13 +85,7 @@ class Loader:
         An epoch that was left early is not resumed: like a ``DataLoader``, the next loop begins
         a new one.
         """
-        self._require_open()
-        self._pass += 1
-        steps = self._position.begin_pass()
-        self._handed_at = None
-        self._tally = EpochTally(self._position.epoch)
-        self._machinery.aim(steps.start)
-        return self._batches(self._pass, len(steps))
+        return self._batches(self._loop.begin())
 
     def __len__(self) -> int:
         """Return the number of steps in one epoch."""
@@ -109,22 +100,21 @@ class Loader:
     @property
     def epoch(self) -> int:
         """The epoch of the step that comes next."""
-        return self._position.epoch
+        return self._loop.position.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next loop begin at the start of ``epoch``; a state loaded inside it is kept.
 
         A loop that is going on is over with that.
         """
-        self._position.set_epoch(epoch)
-        self._pass += 1
+        self._loop.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the loop is: after batch k, a loader with this state goes on with k + 1.
 
         Its size is constant. World size, agents and workers may be others on resuming.
         """
-        return self._position.state()
+        return self._loop.position.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next loop go on where ``state`` was taken; one that is going on is over.
@@ -132,19 +122,18 @@ class Loader:
         Raises:
             ConfigError: it is no state, or another job's; it says in what they differ.
         """
-        self._position.load(state)
-        self._pass += 1
-        self._machinery.meet(self._position.step)
+        self._loop.load(state)
+        self._machinery.meet(self._loop.position.step)
 
     def summary(self) -> EpochSummary:
         """Return what was delivered of the current epoch: counts, and replaced samples."""
-        return self._tally.summary()
+        return self._loop.summary()
 
     def statistics(self) -> LoaderStatistics:
         """Return what goes on now."""
         return LoaderStatistics(
-            next_step=self._position.step,
-            epoch=self._position.epoch,
+            next_step=self._loop.position.step,
+            epoch=self._loop.position.epoch,
             step_time_s=self._machinery.pace.read().step_time_s,
             summary=self.summary(),
             background=self._machinery.statistics(),
@@ -171,42 +160,9 @@ class Loader:
             "process; make one in each process, with its rank and world"
         )
 
-    def _batches(self, number: int, count: int) -> Iterator[Batch]:
-        try:
-            for _ in range(count):
-                if number != self._pass:
-                    raise CallerError(
-                        "this loop is over: another one has begun, or the loader was sent to "
-                        "another step; use one at a time"
-                    )
-                yield self._next()
-        finally:  # also where the loop is left early
-            if number == self._pass:
-                self._log.ended(time.monotonic())
-                self._handed_at = None
-
-    def _next(self) -> Batch:
-        self._require_open()
-        step, asked = self._position.step, time.monotonic()
-        worked_s = asked - self._handed_at if self._handed_at is not None else None
-        self._log.asked(asked)
-        gathered = self._machinery.take(step)
-        self._handed_at = time.monotonic()
-        batch, wait_s = gathered.batch, self._handed_at - asked
-        self._machinery.took(step, worked_s=worked_s, wait_s=wait_s, counts=gathered.counts)
-        self._position.advance()
-        self._tally.add(gathered.counts, batch.replaced, wait_s)
-        self._log.handed(gathered, wait_s, self._machinery.ahead)
-        return batch
-
-    def _require_open(self) -> None:
-        if os.getpid() != self._pid:
-            raise CallerError(
-                "a loader cannot be used in a forked process: its threads stayed behind; "
-                "make it after the fork"
-            )
-        if not self._finalizer.alive:
-            raise CallerError("the loader is closed; make a new one and load its state_dict")
+    def _batches(self, steps: Iterator[Gathered]) -> Iterator[Batch]:
+        """Hand over batches; the loader lives while this goes on, and no reference is kept."""
+        yield from map(attrgetter("batch"), steps)
 
 
 def _machinery(job: OpenJob, config: LoaderConfig) -> tuple[Machinery, StepLog]:
@@ -223,8 +179,8 @@ def _machinery(job: OpenJob, config: LoaderConfig) -> tuple[Machinery, StepLog]:
         raise
 
 
-def _close(machinery: Machinery, log: StepLog, job: OpenJob) -> None:
-    log.ended(time.monotonic())
+def _close(loop: Loop, machinery: Machinery, log: StepLog, job: OpenJob) -> None:
+    loop.close()
     try:
         machinery.close()
     finally:

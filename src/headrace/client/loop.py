@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from headrace.client.counts import Counts, EpochSummary, EpochTally
@@ -36,52 +37,38 @@ class SuppliesSteps(Protocol):
 class Loop:
     """Hands over the steps of one epoch per pass. For the training thread."""
 
-    def __init__(
-        self,
-        position: Position,
-        supply: SuppliesSteps,
-        log: StepLog,
-        require_usable: Callable[[], None],
-    ) -> None:
-        """Take what makes steps and what records them.
-
-        Args:
-            position: Where the loop is in its job.
-            supply: Makes steps.
-            log: Records them.
-            require_usable: Raises if the loader is closed, or used where it cannot be.
-        """
+    def __init__(self, position: Position, supply: SuppliesSteps, log: StepLog) -> None:
         self._position = position
         self._supply = supply
         self._log = log
-        self._require_usable = require_usable
+        self._pid = os.getpid()
+        self._is_closed = False
         self._tally = EpochTally(0)
         self._pass = 0
         self._handed_at: float | None = None
 
     @property
     def position(self) -> Position:
-        """Where the loop is; ``end`` comes with any jump."""
+        """Where the loop is in its job."""
         return self._position
 
     def begin(self) -> Iterator[Gathered]:
-        """Begin the next epoch, or go on in the one that a loaded state is in."""
+        """Begin the next epoch, or go on in the one that a loaded state is in.
+
+        Raises:
+            CallerError: the loader is closed, or was made before this process was forked.
+        """
         self._require_usable()
-        self.end()
+        self._end()
         steps = self._position.begin_pass()
         self._tally = EpochTally(self._position.epoch)
         self._supply.aim(self._position.step)
         return self._steps(self._pass, len(steps))
 
-    def end(self) -> None:
-        """End the pass that is going on, if any: the loop was sent to another step."""
-        self._pass += 1
-        self._handed_at = None
-
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass begin at the start of an epoch; a state loaded inside it is kept."""
         self._position.set_epoch(epoch)
-        self.end()
+        self._end()
 
     def load(self, state: dict[str, Any]) -> None:
         """Let the next pass go on where a state was taken.
@@ -90,11 +77,21 @@ class Loop:
             ConfigError: it is no state, or another job's.
         """
         self._position.load(state)
-        self.end()
+        self._end()
 
     def summary(self) -> EpochSummary:
         """Return what was delivered of the current epoch."""
         return self._tally.summary()
+
+    def close(self) -> None:
+        """Refuse further steps, and record the last one as ended. May be called again."""
+        self._is_closed = True
+        self._log.ended(time.monotonic())
+
+    def _end(self) -> None:
+        """End the pass that is going on, if any."""
+        self._pass += 1
+        self._handed_at = None
 
     def _steps(self, number: int, count: int) -> Iterator[Gathered]:
         try:
@@ -123,3 +120,12 @@ class Loop:
         self._tally.add(gathered.counts, gathered.batch.replaced, wait_s)
         self._log.handed(gathered, wait_s, self._supply.ahead)
         return gathered
+
+    def _require_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise CallerError(
+                "a loader cannot be used in a forked process: its threads stayed behind; "
+                "make it after the fork"
+            )
+        if self._is_closed:
+            raise CallerError("the loader is closed; make a new one and load its state_dict")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Literal, NoReturn, get_args
 
 from torch.utils.data import IterableDataset, default_collate
@@ -20,7 +19,6 @@ from headrace.client.steplog import StepLog
 from headrace.client.torch.loader import rank_and_world
 from headrace.client.torch.mapstyle.recipe import Collate, MapDataset, Recipe
 from headrace.client.torch.mapstyle.supply import (
-    CollatedBatch,
     InlineSupply,
     Plan,
     ProcessSupply,
@@ -147,7 +145,6 @@ class WrappedLoader:
     ) -> None:
         self.config = config
         self._job = job
-        self._pid = os.getpid()
         self._supply = supply
         recording = open_recording(
             config.trace, Origin(role=TRAINER, job=job.spec.id, rank=config.rank)
@@ -155,12 +152,12 @@ class WrappedLoader:
         if recording is not None:
             recording.begin_job(job.spec.id)
         log = StepLog(recording, job.spec.id, rank=config.rank)
-        self._loop = Loop(Position(job), supply, log, self._require_usable)
-        self._finalizer = weakref.finalize(self, _close, supply, log)
+        self._loop = Loop(Position(job), supply, log)
+        self._finalizer = weakref.finalize(self, _close, self._loop, supply, log)
 
     def __iter__(self) -> Iterator[Any]:
         """Begin the next epoch, or go on in the one that a loaded state is in."""
-        return map(_value, self._loop.begin())
+        return self._batches(self._loop.begin())
 
     def __len__(self) -> int:
         """Return the number of steps in one epoch."""
@@ -222,11 +219,9 @@ class WrappedLoader:
             "in each process, with its rank and world"
         )
 
-    def _require_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise CallerError("a loader cannot be used in a forked process; make it after the fork")
-        if not self._finalizer.alive:
-            raise CallerError("the loader is closed; make a new one and load its state_dict")
+    def _batches(self, steps: Iterator[Gathered]) -> Iterator[Any]:
+        """Hand over batches; the loader lives while this goes on, and no reference is kept."""
+        yield from map(attrgetter("batch.value"), steps)
 
 
 EXPLANATION = """\
@@ -245,11 +240,6 @@ class _Job:
 
     spec: JobSpec
     schedule: Schedule
-
-
-def _value(gathered: Gathered) -> Any:
-    assert isinstance(gathered.batch, CollatedBatch)
-    return gathered.batch.value
 
 
 def _config(options: dict[str, Any]) -> LoaderConfig:
@@ -319,8 +309,8 @@ def _job(recipe: Recipe, config: LoaderConfig, version: str) -> _Job:
     return _Job(spec, Schedule(spec.schedule, spec.sources))
 
 
-def _close(supply: ProcessSupply | InlineSupply, log: StepLog) -> None:
-    log.ended(time.monotonic())
+def _close(loop: Loop, supply: ProcessSupply | InlineSupply, log: StepLog) -> None:
+    loop.close()
     try:
         supply.close()
     finally:
