@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from epochs import digests, epoch, loading
 
-from headrace import Pipeline, ops
+from dataset.made_up_media import picture
+from headrace import Batch, Pipeline, ops
 from headrace.agent.local import LocalAgent
 from headrace.dataset.cost import FIXED_S
 from headrace.prepare.foreseen import Foreseen
@@ -79,6 +80,27 @@ def test_batches_of_sounds_have_the_shape_that_was_asked_for(songs: Path) -> Non
     for row, (mel, length) in enumerate(zip(lists, lengths, strict=True)):
         np.testing.assert_array_equal(frames[row, :, :length], mel)
         np.testing.assert_array_equal(flat[offsets[row] : offsets[row + 1]].T, mel)
+
+
+def test_joined_columns_name_the_rows_that_they_are_of(tmp_path: Path) -> None:
+    for number in range(2):
+        seconds = 0.2 + number / 10
+        (tmp_path / f"{number}.wav").write_bytes(sound("wav", "pcm_s16le", seconds=seconds))
+        (tmp_path / f"{number}.jpg").write_bytes(picture(9, 9))
+
+    def batch(way: ops.Pad | ops.Ragged) -> Batch:
+        with loading(tmp_path, pipeline=Pipeline([*CUT, way]), batch_size=4) as loader:
+            return next(iter(loader))
+
+    padded = batch(ops.Pad(axis=-1, mask=True, fields=("mel",)))
+    rows = padded.rows("mel")
+    assert len(rows) == len(padded["mel"]) == 2
+    assert sorted([*rows, *padded.rows("image")]) == [0, 1, 2, 3]
+    for name in ("mel_lengths", "mel_mask"):
+        np.testing.assert_array_equal(padded.rows(name), rows)
+    lengths = padded["mel_lengths"]
+    ragged = batch(ops.Ragged(axis=-1, fields=("mel",)))
+    np.testing.assert_array_equal(ragged.rows("mel"), np.repeat(rows, lengths))
 
 
 def test_a_cut_of_a_long_sound_is_foreseen_to_cost_little(tmp_path: Path) -> None:

@@ -241,6 +241,27 @@ def test_a_hostile_file_is_corrupt_with_a_reason(
         decoded(data, op)
 
 
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    st.sampled_from([*LOSSLESS, *LOSSY, ("matroska", "libopus")]),
+    st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_a_damaged_file_is_sound_or_corrupt_and_nothing_else(
+    names: tuple[str, str], changes: list[tuple[int, int]], is_cut: bool
+) -> None:
+    data = bytearray(sound(*names, seconds=0.6))
+    for place, value in changes:
+        data[place % min(len(data), 400)] = value
+    op = ops.DecodeAudio(rate=16_000, mono=True, seconds=0.2 if is_cut else None)
+    try:
+        got = decoded(bytes(data), op)
+    except CorruptSampleError:
+        return
+    assert got.size
+    assert np.isfinite(got).all()
+
+
 def test_a_clip_without_sound_says_so() -> None:
     target = io.BytesIO()
     with av.open(target, "w", format="mp4") as container:
