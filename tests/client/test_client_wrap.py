@@ -347,6 +347,22 @@ def test_a_rank_without_samples_of_a_step_gets_none() -> None:
     assert [None if batch is None else len(batch[0]) for batch in batches] == [16, None]
 
 
+def test_rank_and_world_come_from_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    whole = [batch.tolist() for batch in epoch_of(Acting(lambda _: None), rank=0, world=1)]
+    assert [batch.tolist() for batch in epoch_of(Acting(lambda _: None))] == [
+        batch[4:] for batch in whole
+    ]
+
+
+def test_batches_are_pinned_where_there_is_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 100)
+    ids = [index for batch in epoch_of(Acting(lambda _: None)) for index in batch.tolist()]
+    assert min(ids) >= 100
+
+
 def test_what_cannot_be_sent_to_a_worker_is_explained() -> None:
     with (
         wrapped(Acting(lambda _: None), start_method="forkserver") as loader,
