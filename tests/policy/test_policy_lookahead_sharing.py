@@ -61,6 +61,25 @@ def test_a_sample_is_made_once_and_served_to_every_job_that_needs_it() -> None:
     assert shared(bench) == 1
 
 
+def test_jobs_whose_cuts_differ_share_nothing_until_they_agree() -> None:
+    bench, elsewhere = Bench(workers=1), Steps(width=1, content="cut elsewhere")
+    bench.job("one", alike())
+    bench.job("two", elsewhere)
+
+    def tickets(step: int) -> list[int]:
+        for _ in range(20):
+            if bench.running_samples():
+                bench.finish(bench.started[-1])
+        served = [only(bench.ask(step, step, job=job), Serve) for job in ("one", "two")]
+        return [serve.ticket for found in served for serve in found]
+
+    first, second = tickets(0)
+    assert first != second
+    bench.tell(PlanChanged(job="one", plan=elsewhere))
+    first, second = tickets(15)
+    assert first == second
+
+
 def test_its_memory_counts_once_and_is_free_when_the_last_has_had_it() -> None:
     bench = Bench(workers=1, memory=100 * KB)
     start = two_jobs(bench)
