@@ -130,6 +130,16 @@ def test_splits_are_folders_and_what_the_library_keeps_for_itself_is_left_out(
     assert len(opened(tmp_path / "test")[0]) == 2
 
 
+def test_the_librarys_cache_is_read_without_what_it_derived(tmp_path: Path) -> None:
+    shard = "a___b/default/0.0.0/1f2e/b-train-00000-of-00001.arrow"
+    files = {"cache-9a.arrow": stream({"text": ["derived"]}), "dataset_info.json": b"{}"}
+    beside = {f"a___b/default/0.0.0/1f2e/{name}": data for name, data in files.items()}
+    write_all(tmp_path, {shard: stream(dataset(2).data.table), **beside})
+    index, _ = opened(tmp_path)
+    assert [index.location(n).file for n in range(len(index))] == [shard] * 2
+    assert index.meta.ignored == {"arrow": 1, "json": 1}
+
+
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     dataset().save_to_disk(str(tmp_path), num_shards=3)
     (tmp_path / "data-00001-of-00003.arrow").unlink()

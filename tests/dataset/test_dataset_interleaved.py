@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from format_writers import write_mds, write_records
-from made_up_media import picture, write_all
+from made_up_media import clip, picture, write_all
 
 from headrace import Loader, Pipeline, ops
 from headrace.core.errors import CorruptSampleError
@@ -248,6 +248,16 @@ def test_a_line_of_json_may_name_its_pictures(tmp_path: Path, name: str) -> None
     index, _ = opened(tmp_path)
     assert [index.kind(n) for n in range(2)] == ["image", "text"]
     assert (index.location(0).broken, index.location(0).width) == (None, 8)
+
+
+def test_clips_with_numbers_are_not_divided(tmp_path: Path) -> None:
+    with webdataset.TarWriter(str(tmp_path / "x.tar"), encoder=False) as writer:
+        writer.write({"__key__": "a", "mp4": clip(frames=3)})
+        writer.write({"__key__": "b", "0.mp4": clip(frames=3)})
+    index, _ = opened(tmp_path)
+    alone, numbered = index.location(0), index.location(1)
+    assert (len(alone.keyframes), numbered.keyframes) == (1, ())
+    assert (alone.kind, numbered.kind, numbered.frames) == ("video", "video", 3)
 
 
 def test_a_tar_sample_with_members_without_end_is_broken(

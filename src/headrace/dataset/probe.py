@@ -20,6 +20,7 @@ from PIL import Image, UnidentifiedImageError
 from headrace.core.errors import HeadraceError
 from headrace.core.formats import MEDIA_FORMATS, PICTURE_FORMATS
 from headrace.core.movtables import require_credible_tables
+from headrace.core.numbered import is_numbered
 from headrace.dataset.cost import audio_cost, image_cost, video_cost
 from headrace.dataset.location import Kind
 
@@ -78,10 +79,11 @@ def probe(kind: Kind, open_stream: Callable[[], BinaryIO]) -> Headers:
 def joint(headers: Mapping[str, Headers]) -> Headers:
     """Return what is known of a sample of several media, each with its field's name.
 
-    Sizes and times are those of the first; broken is what one is broken by.
+    Sizes and times are those of the first; broken is what one is broken by. Keyframes, by which
+    clips are divided, are told of one that is alone and has no number.
     """
     found = list(headers.values())
-    if len(found) < 2:
+    if not found or (len(found) == 1 and not any(map(is_numbered, headers))):
         return found[0] if found else Headers()
     broken = (f"{field}: {each.broken}" for field, each in headers.items() if each.broken)
     return replace(
