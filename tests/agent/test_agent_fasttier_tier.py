@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections import OrderedDict
@@ -11,6 +12,7 @@ import pytest
 from fasttier_for_tests import (
     ROOM_BYTES,
     SAMPLE_BYTES,
+    Shelf,
     index_again,
     make_texts,
     shelf_in,
@@ -22,7 +24,7 @@ from headrace.agent.arena import BLOCK
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.fasttier.file import disk_file
-from headrace.agent.fasttier.trips import Trips
+from headrace.agent.fasttier.trips import COPY_PATIENCE_S, Trips
 from headrace.core.errors import ConfigError, StaleIndexError, StorageError
 
 
@@ -294,3 +296,28 @@ def test_an_agent_whose_disk_has_no_room_keeps_samples_in_memory(
         assert "nothing is kept on disk" in caplog.text
     finally:
         engine.close()
+
+
+def test_who_needs_a_sample_that_is_being_read_waits_for_its_copy(
+    texts: Path, tmp_path: Path
+) -> None:
+    async def play(shelf: Shelf, *, fails: bool) -> int:
+        sample = int(shelf.jobs["job"].open.schedule.batch(0).samples[0])
+        trips = Trips(shelf.tier)
+        await trips.wait_for_copy(shelf.jobs["job"], 0, sample)  # nobody reads it
+        trip = shelf.begin("job", 0, sample)
+        assert trip is not None
+        waiting = asyncio.ensure_future(trips.wait_for_copy(shelf.jobs["job"], 0, sample))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        if fails:
+            shelf.tier.end(trip, None)
+        else:
+            shelf.carry_out("job", sample, trip)
+        await asyncio.wait_for(waiting, timeout=0.5 * COPY_PATIENCE_S)
+        return shelf.tier.statistics().samples
+
+    for fails in (False, True):
+        with shelf_in(tmp_path, samples=70) as shelf:
+            shelf.add("job", spec_of(texts))
+            assert asyncio.run(play(shelf, fails=fails)) == (not fails)

@@ -292,6 +292,7 @@ class _Sender:
         """Read a sample, through the fast tier where there is one; return also its tier."""
         job, fast = self._request.job, self._engine.fast
         number = -self._engine.next_numbers(1)[0]
+        await fast.wait_for_copy(job, place.source, visit.sample)
         errand = fast.begin(number, job, visit, place) or Errand()
         ended = partial(fast.end, number)
         encoded = await self._source.reader.read(

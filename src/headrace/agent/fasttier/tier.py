@@ -7,9 +7,10 @@ outlives the agent. Memory and a fast disk make one cache: memory is filled firs
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.agent.arena import Extent
 from headrace.agent.fasttier.file import FastFile, FastFiles
@@ -52,6 +53,8 @@ class Record:
     """Reads and writes going on: the extents are not given to others before they end."""
 
     gone: bool = False
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once it was written, or will not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,11 @@ class FastTier:
             return None
         return self.tier_at(record.extents)
 
+    def arriving(self, key: Key) -> asyncio.Event | None:
+        """Return what is set once a copy that is being written is there; None: there is none."""
+        record = self._records.get(key)
+        return record.settled if record is not None and record.stored is None else None
+
     def tier_at(self, extents: Sequence[Extent]) -> TierName:
         """Return the tier of what is kept; on disk also where only a part is."""
         memory = all(self.files.is_memory(extent) for extent in extents)
@@ -201,6 +209,7 @@ class FastTier:
             self._free_unused(record)
         else:
             record.stored = stored
+            record.settled.set()
             self._count("stored", stored.nbytes if stored else 0)
 
     def count_run(self, nbytes: int, passages: Sequence[Passage] | None) -> None:
@@ -269,6 +278,7 @@ class FastTier:
     def _let_go(self, key: Key) -> None:
         record = self._records.pop(key)
         record.gone = True
+        record.settled.set()
         self._free_unused(record)
 
     def _free_unused(self, record: Record) -> None:

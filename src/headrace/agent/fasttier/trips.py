@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from headrace.prepare.job import OpenJob, Place
 
 log = logging.getLogger("headrace.agent.fasttier")
 
+COPY_PATIENCE_S = 1.0
+"""Longest wait for a copy that another read leaves, before the original is read as well [s]."""
 
 Copies = Callable[[int], TierName | None]
 """Tells where a row of a source would be read from the fast tier now; None: it would not."""
@@ -81,6 +85,14 @@ class Trips:
         """Return the tier that a copy lies on."""
         assert self.tier is not None
         return self.tier.tier_at(kept.extents)
+
+    async def wait_for_copy(self, job: ServedJob, source: int, sample: int) -> None:
+        """Wait a moment if a copy of a sample is being written just now."""
+        arriving = self.tier and self.tier.arriving(self.tier.key(job, source, sample))
+        if arriving:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(COPY_PATIENCE_S):
+                    await arriving.wait()
 
     def begin(self, number: int, job: ServedJob, visit: Visit, place: Place) -> Errand | None:
         """Return what a read has to do with the fast tier; None: nothing."""
