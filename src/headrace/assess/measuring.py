@@ -82,17 +82,17 @@ def measure(
         told: Is told of progress.
     """
     found, begin = Measurement(), time.monotonic()
-    left = {picked.kind: WARM_UP for picked in _first_turn(index, seed)}
+    cold = {picked.kind: WARM_UP for picked in _first_turn(index, seed)}
     seen: set[str] = set()
     for picked in picks(index, seed=seed):
         passed = time.monotonic() - begin
         told(min(passed / seconds, 1.0))
         if passed >= seconds and picked.kind in seen:
-            if seen >= left.keys():
+            if seen >= cold.keys():
                 break
             continue
         seen.add(picked.kind)
-        _measure_one(found, index, reader, program, picked, warm=left)
+        _measure_one(found, index, reader, program, picked, cold=cold)
     found.seconds = time.monotonic() - begin
     return found
 
@@ -114,7 +114,7 @@ def _measure_one(
     program: Program,
     picked: Picked,
     *,
-    warm: dict[Kind, int],
+    cold: dict[Kind, int],
 ) -> None:
     location, key = index.location(picked.row), SampleKey(0, 0, picked.row)
     try:
@@ -122,8 +122,8 @@ def _measure_one(
         fields = reader.read_raw(location)
         read_s = time.perf_counter() - begin
         record = decode_fields(location, fields)
-        while warm[picked.kind] > 0:
-            warm[picked.kind] -= 1
+        while cold[picked.kind] > 0:
+            cold[picked.kind] -= 1
             timed_run(program, record, key)
         run = timed_run(program, record, key)
     except CorruptDataError as error:

@@ -19,14 +19,14 @@ from headrace.cli.bandwidths import Bandwidth
 from headrace.cli.durations import Duration
 from headrace.cli.outputs import json_option, require_writable_file
 from headrace.cli.pipelines import read_pipeline
-from headrace.core.errors import CallerError, StorageError
+from headrace.core.errors import CallerError
 
 if TYPE_CHECKING:
     from headrace.assess.measuring import Measurement
     from headrace.assess.outlook import Outlook, Settings
     from headrace.report.blocks import Block
 
-_PAGE_WIDTH = 100
+_WIDE = 100
 """Columns where standard output is no terminal."""
 
 _AGENT_SHARE = 0.8
@@ -114,8 +114,8 @@ def command(
     )
     program = Program(read_pipeline(pipeline_file, allowed=allowed))
     source = find_source(url, None).open
-    if source.reader is None or source.storage is None:
-        raise StorageError(f"{url} is not seen by this host; run this where its files are")
+    assert source.reader is not None  # without agents, a dataset is seen or refused
+    assert source.storage is not None
     try:
         with _progress() as told:
             measurement = measure(source.index, source.reader, program, seconds=seconds, told=told)
@@ -166,7 +166,7 @@ def _print(verdict: str, blocks: Sequence[Block], html_file: str | None) -> None
     from headrace.report.console import print_facts, print_table
     from headrace.report.printable import printable
 
-    console = Console(width=None if sys.stdout.isatty() else _PAGE_WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False)
     console.print(Text(verdict, style="bold"))
     console.print()
     for block in blocks:
