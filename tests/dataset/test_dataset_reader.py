@@ -8,9 +8,14 @@ import av
 import pytest
 from made_up_media import clip, json_lines, parquet, picture, shard, write_all
 
-from headrace.core.errors import ConfigError, StaleIndexError, StorageError
+from headrace.core.errors import (
+    ConfigError,
+    CorruptSampleError,
+    StaleIndexError,
+    StorageError,
+)
 from headrace.dataset.build import build_index
-from headrace.dataset.reader import ReaderLimits, SampleReader
+from headrace.dataset.reader import SAMPLE_BYTES, ReaderLimits, SampleReader
 from headrace.storage.local import LocalStorage
 
 FILES = {
@@ -148,3 +153,20 @@ def test_samples_of_one_file_are_read_by_one_read(tmp_path: Path) -> None:
 
     SampleReader(Watched(tmp_path)).read_run([index.location(sample) for sample in (3, 1, 2)])
     assert len(spans) == 1
+
+
+def test_a_sample_that_is_too_large_to_be_read_at_once_is_corrupt_but_for_clips(
+    tmp_path: Path,
+) -> None:
+    names = ("x.jpg", "x.mp4")
+    for name, data in zip(names, (picture(8, 8), clip(2)), strict=True):
+        with (tmp_path / name).open("wb") as file:
+            file.write(data)
+            file.truncate(SAMPLE_BYTES + 1)
+    storage = LocalStorage(tmp_path)
+    index, reader = build_index(storage), SampleReader(storage)
+    image, video = (index.location(number) for number in range(2))
+    for read in (reader.read_raw, reader.open_record):
+        with pytest.raises(CorruptSampleError, match=r"x\.jpg has 536870913 B to be read at once"):
+            read(image)
+    reader.open_record(video)["video"].close()  # type: ignore[union-attr]

@@ -270,3 +270,26 @@ def test_what_else_pillow_was_taught_to_open_changes_nothing(
     assert Image.open(BytesIO(b"odd picture")).size == (8, 8)
     with pytest.raises(CorruptSampleError, match="cannot be decoded"):
         decode(b"odd picture")
+
+
+def with_scans(scans: int) -> bytes:
+    """Return a progressive JPEG with its last scan repeated, and 500 of them in a comment."""
+    file = encoded(photograph(), "JPEG", progressive=True)
+    begin, end = file.rindex(b"\xff\xda"), len(file) - 2
+    comment = b"\xff\xfe" + struct.pack(">H", 2 + 2 * 500) + b"\xff\xda" * 500
+    return file[:2] + comment + file[2:end] + file[begin:end] * scans + file[end:]
+
+
+def test_a_jpeg_of_scans_without_end_is_corrupt_before_it_is_decoded() -> None:
+    assert decode(with_scans(20)).shape == (48, 64, 3), "what stands in a comment is no scan"
+    with pytest.raises(CorruptSampleError, match="max_scans=100"):
+        decode(with_scans(100))
+    with pytest.raises(CorruptSampleError, match="max_scans=20"):
+        decode(with_scans(20), max_scans=20)
+    with pytest.raises(ConfigError, match="max_scans"):
+        ops.DecodeImage(max_scans=0)
+
+
+def test_what_is_no_picture_is_said_to_be_none_in_the_same_words_each_time() -> None:
+    with pytest.raises(CorruptSampleError, match=r"6 B cannot .* none of the formats JPEG"):
+        decode(b"nobody")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from functools import lru_cache
 from io import BytesIO
 from itertools import accumulate
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from headrace import ops
 from headrace.core.draws import Draws, SampleKey
@@ -310,3 +312,25 @@ def test_ffmpeg_writes_nothing_to_standard_error(capfd: pytest.CaptureFixture[st
     with pytest.raises(CorruptSampleError):
         decode(file[: len(file) // 2])
     assert capfd.readouterr().err == ""
+
+
+def test_frames_larger_than_the_header_says_are_not_decoded() -> None:
+    small, large, larger = ((side, side) for side in (32, 400, 4000))
+    for sizes in ([small, large, large], [small, larger, larger]):
+        with pytest.raises(CorruptSampleError, match="max_pixels=10000"):
+            decode(jpeg_frames(sizes), 1, max_pixels=10_000)
+
+
+def jpeg_frames(sizes: Sequence[tuple[int, int]]) -> bytes:
+    target = BytesIO()
+    with av.open(target, "w", format="matroska") as output:
+        stream = output.add_stream("mjpeg", rate=RATE)
+        stream.width, stream.height, stream.pix_fmt = 32, 32, "yuvj420p"
+        for number, size in enumerate(sizes):
+            picture = BytesIO()
+            Image.new("RGB", size).save(picture, "JPEG")
+            packet = av.Packet(picture.getvalue())
+            packet.stream, packet.is_keyframe = stream, True
+            packet.pts, packet.dts, packet.time_base = number, number, Fraction(1, RATE)
+            output.mux(packet)
+    return target.getvalue()

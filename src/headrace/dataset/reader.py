@@ -26,6 +26,7 @@ from headrace.core.errors import (
     StaleIndexError,
     StorageError,
 )
+from headrace.core.numbered import shared_name
 from headrace.core.record import Record
 from headrace.dataset.cache import CacheStatistics
 from headrace.dataset.fields import by_field
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 
 RANGED: frozenset[Container] = frozenset({"file", "tar", "mds", "megatron", "arrow"})
 """Containers whose members are ranges of the file, unless it is compressed."""
+
+SAMPLE_BYTES = 512 * 1024 * 1024
+"""Most that is read of a sample at once, but for its clips and sounds [bytes]."""
+
+_LONG = frozenset({"video", "audio"})
 
 GAP_BYTES = 16 * 1024
 """Members of a sample closer than this are fetched by one read [bytes]."""
@@ -119,6 +125,7 @@ class SampleReader:
             CorruptSampleError: the bytes are there, but are not a sample.
             StorageError: the file cannot be read.
         """
+        _require_readable(location)
         own = tuple(member for member in location.members if member.offset != WHOLE_FILE)
         if len(own) < len(location.members):
             return self._read_apart(location, own)
@@ -168,6 +175,7 @@ class SampleReader:
         if not _is_ranged(location) or not streamed:
             return decode_fields(location, self.read_raw(location))
         others = [member for member in location.members if member.field not in streams]
+        _require_readable(location)
         with self.unchanged(location):
             record = decode_fields(location, self._read_members(location.file, others))
             record.update({member.field: self._open(location, member) for member in streamed})
@@ -311,6 +319,20 @@ def _is_ranged(location: SampleLocation) -> bool:
         and location.block < 0
         and all(member.offset != WHOLE_FILE for member in location.members)
     )
+
+
+def _require_readable(location: SampleLocation) -> None:
+    ranged = location.container in RANGED and location.block < 0
+    whole = sum(
+        member.length
+        for member in location.members
+        if (ranged or member.offset == WHOLE_FILE) and shared_name(member.field) not in _LONG
+    )
+    if whole > SAMPLE_BYTES:
+        raise CorruptSampleError(
+            f"{location.key} has {whole} B to be read at once, more than {SAMPLE_BYTES}; divide "
+            "it, or leave it out"
+        )
 
 
 def _runs(members: Sequence[Member]) -> Iterator[list[Member]]:

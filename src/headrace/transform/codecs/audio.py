@@ -19,6 +19,7 @@ from av.audio.frame import AudioFrame
 
 from headrace.core.errors import CorruptSampleError
 from headrace.core.formats import MEDIA_FORMATS
+from headrace.core.movtables import require_credible_tables
 from headrace.core.record import AnyArray
 from headrace.transform.codecs.resample import Resampler, Sound
 from headrace.transform.corrupt import untrusted_bytes
@@ -83,7 +84,7 @@ def decode_sound(source: bytes | BinaryIO, rules: SoundRules, cut: Cut | None) -
     handle = BytesIO(source) if isinstance(source, bytes) else source
     handle.seek(0)
     head, size = handle.read(_HEAD_BYTES), handle.seek(0, SEEK_END)
-    handle.seek(0)
+    require_credible_tables(handle)
     options = {"format_whitelist": MEDIA_FORMATS, **(_WAV_OPTIONS if _is_wav(head) else {})}
     with (
         untrusted_bytes("sound"),

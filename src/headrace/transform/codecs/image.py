@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from headrace.core.errors import CorruptSampleError
 from headrace.core.formats import PICTURE_FORMATS
+from headrace.transform.codecs.jpegscans import has_more_scans
 from headrace.transform.codecs.orientation import Orientation, exif_turn, turned_size
 from headrace.transform.corrupt import untrusted_bytes
 from headrace.transform.op import Frame
@@ -38,6 +39,7 @@ class ImageRules:
     """Colour that transparency is composited over; None drops the alpha channel."""
 
     max_pixels: int
+    max_scans: int
     scaled: bool
     """JPEG may be decoded at 1/2, 1/4 or 1/8 where the window allows."""
 
@@ -48,11 +50,10 @@ def decode_image(data: bytes, rules: ImageRules, frame: Frame | None) -> Image.I
     Raises:
         CorruptSampleError: not a picture, truncated, too large, or without a defined range.
     """
-    with (
-        untrusted_bytes(f"picture of {len(data)} B"),
-        Image.open(BytesIO(data), formats=PICTURE_FORMATS) as image,
-    ):
+    with untrusted_bytes(f"picture of {len(data)} B"), _opened(data) as image:
         _check_size(image, rules.max_pixels)
+        if image.info.get("progressive"):
+            _check_scans(data, rules.max_scans)
         turn = exif_turn(image) if rules.orientation == "apply" else None
         window = frame.window(*turned_size(image.size, turn)) if frame else None
         scale = _shrink(image, window.scale()) if window and rules.scaled else 1
@@ -62,11 +63,29 @@ def decode_image(data: bytes, rules: ImageRules, frame: Frame | None) -> Image.I
         return _framed(rgb, window, scale)
 
 
+def _opened(data: bytes) -> Image.Image:
+    try:
+        return Image.open(BytesIO(data), formats=PICTURE_FORMATS)
+    except UnidentifiedImageError:
+        raise CorruptSampleError(
+            f"picture of {len(data)} B cannot be decoded: it has none of the formats "
+            f"{', '.join(PICTURE_FORMATS)}; replace the file or leave it out"
+        ) from None
+
+
 def _check_size(image: Image.Image, max_pixels: int) -> None:
     if image.width * image.height > max_pixels:
         raise CorruptSampleError(
             f"picture of {image.width} x {image.height} px exceeds max_pixels={max_pixels}; "
             "raise max_pixels in decode_image, or leave the file out"
+        )
+
+
+def _check_scans(data: bytes, max_scans: int) -> None:
+    if has_more_scans(data, max_scans):
+        raise CorruptSampleError(
+            f"the picture has more than max_scans={max_scans} scans, each as slow as a picture; "
+            "raise max_scans in decode_image, or write the file anew"
         )
 
 

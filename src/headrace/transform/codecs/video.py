@@ -24,6 +24,7 @@ from PIL import Image
 
 from headrace.core.errors import CorruptSampleError
 from headrace.core.formats import MEDIA_FORMATS
+from headrace.core.movtables import require_credible_tables
 from headrace.core.parts import WHOLE, SamplePart
 from headrace.transform.codecs.feed import FrameFeed
 from headrace.transform.codecs.orientation import Orientation, display_turn, turned_size
@@ -38,6 +39,10 @@ Moments = Callable[[float], Sequence[float]]
 
 _BLIND_GAP_S = 2.0
 """Without an index of keyframes, a gap up to this is decoded through rather than sought over."""
+
+_ALIGNMENT_PIXELS = 1 << 23
+"""What codecs may add to the sides of a frame for their blocks: 64 to one of 65,536, and more
+[px]."""
 
 _RGB = "rgb24"
 _TO_RGB = Interpolation.BILINEAR
@@ -80,7 +85,7 @@ def decode_clip(
             part also where it cannot be told from the part alone that the whole has none of this.
     """
     handle = BytesIO(source) if isinstance(source, bytes) else source
-    handle.seek(0)
+    require_credible_tables(handle)
     options = {"format_whitelist": MEDIA_FORMATS}
     with (
         untrusted_bytes("clip"),
@@ -143,7 +148,8 @@ class _ClipReader:
 
         What it conceals with depends on what it decoded before. For before the first frame.
         """
-        self._stream.codec_context.options = {"err_detect": "explode+bitstream+buffer"}
+        context = self._stream.codec_context
+        context.options = context.options | {"err_detect": "explode+bitstream+buffer"}
 
     def form(self) -> _Form:
         """Return the form of all frames, as far as the clip's beginning tells."""
@@ -240,7 +246,13 @@ class _ClipReader:
                 return
 
     def _advance(self) -> _Timed | None:
-        frame = self._feed.next()
+        try:
+            frame = self._feed.next()
+        except av.ArgumentError as error:
+            raise CorruptSampleError(
+                f"a frame is damaged or exceeds max_pixels={self._rules.max_pixels} by far; raise "
+                "max_pixels in decode_video, or leave the file out"
+            ) from error
         if frame is None:
             return None
         self._decoded += 1
@@ -303,6 +315,7 @@ class _Painter:
         return image
 
     def _begin(self, form: _Form) -> None:
+        _require_size(*form.size, self._rules)
         self._form = form
         if self._frame is not None:
             self._window = self._frame.window(*turned_size(form.size, form.turn))
@@ -341,14 +354,19 @@ def _video_stream(container: Any, rules: ClipRules) -> Any:
         )
     stream = streams[rules.stream]
     context = stream.codec_context
-    if context.width * context.height > rules.max_pixels:
-        raise CorruptSampleError(
-            f"frames of {context.width} x {context.height} px exceed max_pixels="
-            f"{rules.max_pixels}; raise max_pixels in decode_video, or leave the file out"
-        )
+    _require_size(context.width, context.height, rules)
     context.thread_type = "NONE"
     context.thread_count = 1
+    context.options = {"max_pixels": str(rules.max_pixels + _ALIGNMENT_PIXELS)}
     return stream
+
+
+def _require_size(width: int, height: int, rules: ClipRules) -> None:
+    if width * height > rules.max_pixels:
+        raise CorruptSampleError(
+            f"frames of {width} x {height} px exceed max_pixels={rules.max_pixels}; raise "
+            "max_pixels in decode_video, or leave the file out"
+        )
 
 
 def _bounds(groups: Sequence[Sequence[int]], parts: int) -> list[int]:

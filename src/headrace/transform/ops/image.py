@@ -37,9 +37,15 @@ class DecodeImage(Decoder, frozen=True):
     max_pixels: int = MAX_PIXELS
     """Larger pictures count as corrupt [px]."""
 
+    max_scans: int = 100
+    """JPEG with more scans counts as corrupt: decoding takes as long as that many pictures, and a
+    file of a megabyte may have ten thousand. Programs write about ten."""
+
     fields: tuple[str, ...] = ("image",)
 
     def __post_init__(self) -> None:
+        if self.max_scans < 1:
+            raise ConfigError(f"decode_image.max_scans={self.max_scans} must be at least 1")
         if not 0 < self.max_pixels <= 2 * MAX_PIXELS:
             raise ConfigError(
                 f"decode_image.max_pixels={self.max_pixels} must lie in [1, {2 * MAX_PIXELS}], "
@@ -54,6 +60,7 @@ class DecodeImage(Decoder, frozen=True):
             orientation=self.orientation,
             background=self.background,
             max_pixels=self.max_pixels,
+            max_scans=self.max_scans,
             scaled=self.scaled,
         )
         return Pictures((decode_image(encoded_bytes(value, self), rules, frame),), clip=False)
