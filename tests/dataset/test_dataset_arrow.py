@@ -6,7 +6,8 @@ import io
 import json
 import os
 import struct
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from made_up_media import clip, picture, write_all
 
 from headrace.core.errors import CorruptDataError, CorruptSampleError, StaleIndexError
 from headrace.core.record import Record
-from headrace.dataset import arrowbatches
+from headrace.dataset import arrow, arrowbatches
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.location import SampleLocation
@@ -343,6 +344,26 @@ def test_a_batch_that_would_take_too_much_memory_is_refused(
     monkeypatch.setattr(arrowbatches, "BATCH_BYTES", 100_000)
     index, _ = opened(write_all(tmp_path, {"b.jpg": picture(8, 8)}))
     assert "fewer rows" in reasons(index)[0]
+
+
+def test_large_batches_of_many_files_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, most = [0], [0]
+    rows_of = arrow._Rows.samples
+
+    def counted(*given: Any) -> Iterator[SampleLocation]:
+        reading[0] += 1
+        most[0] = max(most[0], reading[0])
+        threading.Event().wait(0.02)  # so that others could come in
+        yield from rows_of(*given)
+        reading[0] -= 1
+
+    monkeypatch.setattr(arrow._Rows, "samples", counted)
+    monkeypatch.setattr(arrow, "LARGE_BYTES", 0)
+    write_all(tmp_path, {f"{n}.arrow": stream(rows_of_bytes(), rows=6) for n in range(4)})
+    assert len(opened(tmp_path, workers=4)[0]) == 24
+    assert most[0] == 1
 
 
 def test_a_batch_that_is_damaged_after_indexing_is_a_corrupt_sample(tmp_path: Path) -> None:
