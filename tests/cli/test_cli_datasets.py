@@ -57,6 +57,20 @@ def test_files_in_trouble_for_one_reason_are_one_line(
         assert told.count("0.tar and 2 more: only the 0 samples") == 1
 
 
+def test_names_of_files_cannot_drive_the_terminal_nor_begin_a_line(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "odd\n\x1b[5m.jpg").write_bytes(b"")
+    (data / "odd\n\x1b[5m.tar").write_bytes(b"broken" * 200)
+    for verb in ("index", "inspect"):
+        assert run([verb, str(data)]) == 0
+    shown = capsys.readouterr()
+    for told in (shown.err, shown.out):
+        assert "odd\ufffd\ufffd[5m.tar: only the 0 samples" in told
+        assert "\x1b[5m" not in told
+    assert "odd\ufffd\ufffd[5m.jpg" in shown.out
+
+
 def test_a_stale_index_exits_with_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(["index", str(data)])
     (data / "ant/1.jpg").write_bytes(b"changed")

@@ -26,3 +26,8 @@ def test_the_first_of_each_kind_is_said_and_then_one_in_a_while(
         "file 9",
         "file 7 (and 4 more before)",
     ]
+
+
+def test_a_name_in_a_warning_cannot_drive_the_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    Complaints(ManualClock()).warn("stale", "a\n\x1b[31m.jpg is gone")
+    assert caplog.messages == ["a\ufffd\ufffd[31m.jpg is gone"]

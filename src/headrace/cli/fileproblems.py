@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.dataset.index import FileProblem
+from headrace.report.printable import printable
 
 
 def problem_lines(problems: Iterable[FileProblem]) -> list[str]:
@@ -12,7 +13,7 @@ def problem_lines(problems: Iterable[FileProblem]) -> list[str]:
     files: dict[str, list[str]] = {}
     for problem in problems:
         files.setdefault(problem.reason, []).append(problem.file)
-    return [f"{_named(paths)}: {reason}" for reason, paths in files.items()]
+    return [printable(f"{_named(paths)}: {reason}") for reason, paths in files.items()]
 
 
 def _named(paths: list[str]) -> str:

@@ -24,6 +24,7 @@ from headrace.dataset.index import Index
 from headrace.dataset.listing import list_dataset
 from headrace.report.bars import bars
 from headrace.report.document import write_json
+from headrace.report.printable import printable
 from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 
@@ -133,6 +134,6 @@ def _print_list(console: Console, title: str, lines: list[str]) -> None:
         return
     console.print(f"\n{title}", style="bold")
     for line in lines[:SHOWN]:
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(printable(line)), soft_wrap=True)
     if len(lines) > SHOWN:
         console.print(f"… and {len(lines) - SHOWN:,} more (all of them: --json)")

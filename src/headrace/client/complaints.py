@@ -6,6 +6,7 @@ import logging
 import threading
 
 from headrace.core.clock import Clock, SystemClock
+from headrace.report.printable import printable
 
 logger = logging.getLogger("headrace.client")
 
@@ -36,4 +37,4 @@ class Complaints:
                 return
             self._said_at[kind] = now
             others = self._unsaid.pop(kind, 0)
-        logger.warning("%s%s", message, f" (and {others} more before)" if others else "")
+        logger.warning("%s%s", printable(message), f" (and {others} more before)" if others else "")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from headrace.client.batch import Replaced
+from headrace.report.printable import printable
 
 LISTED = 1000
 """Replaced samples that a summary lists by name; more are counted only."""
@@ -156,7 +157,7 @@ class EpochSummary:
             )
         if counts.beside:
             lines.insert(-1, f"  asked of an agent beside their bytes {counts.beside}")
-        lines += [f"  {item.key}: {item.reason}" for item in self.replaced[:10]]
+        lines += [f"  {printable(f'{item.key}: {item.reason}')}" for item in self.replaced[:10]]
         if len(self.replaced) > 10:
             lines.append(f"  … and {len(self.replaced) - 10} more in .replaced")
         return "\n".join(lines)
