@@ -16,8 +16,12 @@ from slow_link import slow_link
 from headrace import Batch, Loader, Pipeline, ops
 from headrace.agent.local import LocalAgent
 from headrace.client import machinery, splitting
-from headrace.client.splitting import Splitting
+from headrace.client.splitting import Splitting, StepTally
 from headrace.policy.cutting import CuttingLimits
+from headrace.transform.program import Program
+from headrace.transform.split import KindProfile, plan_split
+from headrace.wire.frames import FrameHeader
+from headrace.wire.stream import Wait
 
 BATCH, STEPS = 6, 4
 SIDE = 128
@@ -58,6 +62,31 @@ def rounds(loader: Loader, cut: int) -> Iterator[Batch]:
         if running is not None and running.cut == cut and running.measured:
             return
     raise AssertionError(f"the cut is not at {cut}: {loader.explain()[0].running}")
+
+
+def test_a_time_in_which_several_connections_wait_counts_once(growing: Pipeline) -> None:
+    program = Program(growing)
+    plan = plan_split(program, [KindProfile(kind="image", nbytes=9e3, width=800, height=600)])
+    split = Splitting(
+        program,
+        plan,
+        {"image": 2},
+        fixed=frozenset(),
+        decides=True,
+        members=tuple,
+        tell=lambda _: None,
+    )
+    tally, header = StepTally(), FrameHeader(kind="tensor", cut=2, cpu_s=1e-3)
+    for sample in range(16):
+        tally.came((sample, 0), "image", header, 49152)
+    for begin, end in ((1.0, 2.0), (0.5, 1.5), (0.0, 1.0), (5.0, 6.0)):
+        split.waited(Wait(begin, end, 1_500_000))
+    split.add(tally, now=10.0)
+    running = split.running("image", 2)
+    assert running is not None
+    assert running.bandwidth == pytest.approx(6e6 / 3)
+    assert running.storage_s == pytest.approx(1e-3)
+    assert (running.measured, running.wire_bytes) == (True, 49152)
 
 
 @pytest.fixture(scope="module")

@@ -249,7 +249,7 @@ class Gatherer:
     def _read_frame(self, work: Work, call: Call, answer: Answer) -> bool:
         """Take one frame; True after the last of the answer."""
         header, buffers = read_frame(answer, work.assembly.memory_for)
-        work.tally.waited(call.connection.take_wait())
+        self._shop.splitting.waited(call.connection.take_wait())
         if header.kind == "end":
             return True
         if header.kind == "held":

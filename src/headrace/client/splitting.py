@@ -35,9 +35,6 @@ class StepTally:
 
     def __init__(self) -> None:
         self.seen = Seen()
-        self.waits: list[Wait] = []
-        """Times in which bytes were waited for."""
-
         self.cpu_s = 0.0
         """CPU of this process that the step took [s]."""
 
@@ -54,11 +51,6 @@ class StepTally:
         cell = self._begun.pop(visit, None)
         if cell is not None:
             self.seen.finished(cell, cpu_s)
-
-    def waited(self, wait: Wait | None) -> None:
-        """Note a time in which bytes were waited for."""
-        if wait is not None:
-            self.waits.append(wait)
 
     def carried(self, nbytes: int, seconds: float) -> None:
         """Note how long the samples of one answer were on their way, at most."""
@@ -101,12 +93,19 @@ class Splitting:
         self._decides = decides
         self._lock = threading.Lock()
         self._seen = Seen()
+        self._waits: list[Wait] = []
         self._waited_until = 0.0
         self._cpu_s = 0.0
         self._cpus = OtherWork()
         self._round_at = 0.0
         self._most: dict[str, int] = {}
         self._members, self._tell = members, tell
+
+    def waited(self, wait: Wait | None) -> None:
+        """Take in a time in which a connection waited for bytes, as soon as it is over."""
+        if wait is not None:
+            with self._lock:
+                self._waits.append(wait)
 
     def add(self, tally: StepTally, now: float) -> None:
         """Take in what a step told; the first rank may move cuts by it.
@@ -118,8 +117,6 @@ class Splitting:
         with self._lock:
             self._seen.add(tally.seen)
             self._cpu_s += tally.cpu_s
-            for wait in sorted(tally.waits):
-                self._add_wait(wait)
             if now < self._round_at:
                 return
             self._round_at = now + ROUND_S
@@ -135,14 +132,17 @@ class Splitting:
         with self._lock:
             return None if kind not in self._moving else self._policy.running(kind, cut)
 
-    def _add_wait(self, wait: Wait) -> None:
-        """Add a wait; of times in which several connections waited each counts once."""
-        self._seen.link_bytes += wait.nbytes
-        self._seen.link_s += max(wait.end - max(wait.begin, self._waited_until), 0.0)
-        self._waited_until = max(self._waited_until, wait.end)
+    def _add_waits(self, seen: Seen) -> None:
+        """Add the waits of a round; a time in which several connections waited counts once."""
+        for wait in sorted(self._waits):
+            seen.link_bytes += wait.nbytes
+            seen.link_s += max(wait.end - max(wait.begin, self._waited_until), 0.0)
+            self._waited_until = max(self._waited_until, wait.end)
+        self._waits.clear()
 
     def _look(self, now: float) -> None:
         seen, self._seen = self._seen, Seen()
+        self._add_waits(seen)
         seen.trainer_busy = self._cpus.share(self._cpu_s)
         if seen.trainer_busy is not None:
             self._cpu_s = 0.0
