@@ -11,6 +11,7 @@ from PIL import Image
 
 from headrace import ops
 from headrace.assess.picking import STRATA, picks
+from headrace.cli.bandwidths import Bandwidth
 from headrace.cli.main import run
 from headrace.dataset.build import build_index
 from headrace.storage.local import LocalStorage
@@ -106,6 +107,22 @@ def test_a_call_that_makes_no_sense_is_refused(
     call = ["assess", str(dataset), "--pipeline", str(pipeline_file), *CALL, option, value]
     assert run(call) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_per_s"),
+    [("10Gbit", 1.25e9), ("100 Mbit/s", 12.5e6), ("500MB", 5e8), ("1.25e9", 1.25e9), ("8bit", 1)],
+)
+def test_bandwidths_are_read_as_people_write_them(text: str, bytes_per_s: float) -> None:
+    assert Bandwidth().convert(text, None, None) == pytest.approx(bytes_per_s)
+
+
+def test_explain_takes_the_same_python_file(
+    dataset: Path, pipeline_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build_index(LocalStorage(str(dataset))).save(str(dataset))
+    assert run(["explain", str(dataset), "--pipeline", str(pipeline_file)]) == 0
+    assert "random_resized_crop" in capsys.readouterr().out
 
 
 def test_samples_are_picked_of_all_kinds_and_sizes(dataset: Path) -> None:
