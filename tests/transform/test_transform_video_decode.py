@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -319,6 +320,24 @@ def test_frames_larger_than_the_header_says_are_not_decoded() -> None:
     for sizes in ([small, large, large], [small, larger, larger]):
         with pytest.raises(CorruptSampleError, match="max_pixels=10000"):
             decode(jpeg_frames(sizes), 1, max_pixels=10_000)
+
+
+def test_fragments_that_count_more_than_the_file_holds_are_corrupt() -> None:
+    target = BytesIO()
+    with av.open(
+        target, "w", format="mp4", options={"movflags": "frag_keyframe+empty_moov"}
+    ) as output:
+        stream = output.add_stream("libx264", rate=RATE)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        frame = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8), format="rgb24")
+        output.mux(stream.encode(frame))
+        output.mux(stream.encode())
+    fragmented = bytearray(target.getvalue())
+    assert decode(bytes(fragmented), 1).shape == (1, 48, 64, 3)
+    run = fragmented.index(b"trun") + 4
+    struct.pack_into(">II", fragmented, run, 1, 100_000)  # no sizes or times of its own
+    with pytest.raises(CorruptSampleError, match=r"counts 1000\d\d packets, but the file has"):
+        decode(bytes(fragmented), 1)
 
 
 def jpeg_frames(sizes: Sequence[tuple[int, int]]) -> bytes:
