@@ -118,6 +118,16 @@ def test_a_wrong_footer_is_a_problem_and_not_a_stop(tmp_path: Path, data: bytes)
     assert "Parquet" in index.problems[0].reason
 
 
+def test_a_footer_that_names_other_columns_than_the_schema_is_a_problem(tmp_path: Path) -> None:
+    data = bytearray(parquet({"text": ["one", "two"]}))
+    at = data.rindex(b"\x04text")
+    data[at : at + 5] = b"\x04tezt"
+    write_all(tmp_path, {"a.parquet": bytes(data), "b.jpg": picture(8, 8)})
+    index = build_index(LocalStorage(tmp_path))
+    assert len(index) == 1
+    assert "no chunk of its column 'text'" in index.problems[0].reason
+
+
 def test_a_file_without_media_or_text_says_which_columns_it_has(tmp_path: Path) -> None:
     write_all(tmp_path, {"a.parquet": parquet({"x": [1.0], "y": [2]})})
     index = build_index(LocalStorage(tmp_path), options=ScanOptions(text_field="body"))

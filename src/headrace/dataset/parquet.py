@@ -72,5 +72,8 @@ class _Chunks:
         """Return the chunk of a value's column; of a list, that of its first leaf."""
         path = part.column.path
         below = (leaf for leaf in self._places if leaf.startswith(f"{path}."))
-        offset, length = self._places[path if path in self._places else next(below)]
+        leaf = path if path in self._places else next(below, None)
+        if leaf is None:
+            raise ValueError(f"a row group has no chunk of its column {path!r}")
+        offset, length = self._places[leaf]
         return Member(field=part.field, name=path, offset=offset, length=length)
