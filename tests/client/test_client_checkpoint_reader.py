@@ -385,7 +385,7 @@ def test_a_checkpoint_without_collectives_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "valid"), [("/a/b", True), ("hdfs://h:1/a", True), ("ftp://h/a", False)]
+    ("url", "valid"), [("/a/b", True), ("hdfs://h:1/a", True), ("nosuch://h/a", False)]
 )
 def test_urls_of_stores_that_can_be_opened_are_valid(url: str, valid: bool) -> None:
     assert CheckpointReader.validate_checkpoint_id(url) is valid
