@@ -154,7 +154,10 @@ def test_the_name_of_a_service_stays_as_it_is_written() -> None:
 
 @pytest.mark.parametrize(
     ("root", "said"),
-    [("gopher://host/data", "'gopher' is not supported"), ("hdfs://warehouse/data", "HADOOP_CONF_DIR")],
+    [
+        ("gopher://host/data", "'gopher' is not supported"),
+        ("hdfs://warehouse/data", "HADOOP_CONF_DIR"),
+    ],
 )
 def test_a_store_that_can_never_be_opened_here_stops_the_agent(
     root: str, said: str, monkeypatch: pytest.MonkeyPatch
