@@ -16,14 +16,12 @@ from headrace.client.machinery import Machinery, MachineryStatistics
 from headrace.client.position import Position
 from headrace.client.reporting.standing import ControlStatistics
 from headrace.client.sources import Urls, find_source, weights_of
-from headrace.client.steplog import StepLog
+from headrace.client.steplog import StepLog, recording_of
 from headrace.client.work import Gathered
 from headrace.core.errors import CallerError
 from headrace.core.job import JobSpec
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import profiles_of
-from headrace.trace.recording import TRAINER, open_recording
-from headrace.trace.segments import Origin
 from headrace.transform.explain import KindExplanation, explain
 from headrace.transform.ops.user import UserOp
 
@@ -167,11 +165,8 @@ class Loader:
 
 def _machinery(job: OpenJob, config: LoaderConfig) -> tuple[Machinery, StepLog]:
     """Return what works for a job, and what records its steps."""
-    name, rank = job.spec.id, config.rank
-    recording = open_recording(config.trace, Origin(role=TRAINER, job=name, rank=rank))
-    if recording is not None:
-        recording.begin_job(name)
-    log = StepLog(recording, name, rank=rank)
+    recording = recording_of(config, job.spec.id)
+    log = StepLog(recording, job.spec.id, rank=config.rank)
     try:
         return Machinery(job, config, recording), log
     except BaseException:

@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from headrace.client.config import LoaderConfig
 from headrace.client.machinery import Ahead
 from headrace.client.steprows import PHASES, StepRow, StepRows
 from headrace.client.work import Gathered
-from headrace.trace.recording import Recording, begin_steps, phase_now, wall_ns
+from headrace.trace.recording import (
+    TRAINER,
+    Recording,
+    begin_steps,
+    open_recording,
+    phase_now,
+    wall_ns,
+)
+from headrace.trace.segments import Origin
+
+
+def recording_of(config: LoaderConfig, job: str) -> Recording | None:
+    """Open what a rank of a job records into; None where nothing is to be recorded.
+
+    Raises:
+        StorageError: the folder that ``trace`` names cannot be written.
+    """
+    origin = Origin(role=TRAINER, job=job, rank=config.rank)
+    recording = open_recording(config.trace, origin)
+    if recording is not None:
+        recording.begin_job(job)
+    return recording
 
 
 class StepLog:

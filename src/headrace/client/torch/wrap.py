@@ -15,7 +15,7 @@ from headrace.client.counts import EpochSummary
 from headrace.client.loop import Loop
 from headrace.client.position import Position
 from headrace.client.prefetch import PrefetchLimits
-from headrace.client.steplog import StepLog
+from headrace.client.steplog import StepLog, recording_of
 from headrace.client.torch.loader import rank_and_world
 from headrace.client.torch.mapstyle.recipe import Collate, MapDataset, Recipe
 from headrace.client.torch.mapstyle.supply import (
@@ -30,8 +30,6 @@ from headrace.core.errors import CallerError, ConfigError
 from headrace.core.job import JobSpec, SourceSpec
 from headrace.core.keys import key_hint
 from headrace.schedule.schedule import Schedule
-from headrace.trace.recording import TRAINER, open_recording
-from headrace.trace.segments import Origin
 
 StartMethod = Literal["fork", "spawn", "forkserver"]
 
@@ -146,12 +144,7 @@ class WrappedLoader:
         self.config = config
         self._job = job
         self._supply = supply
-        recording = open_recording(
-            config.trace, Origin(role=TRAINER, job=job.spec.id, rank=config.rank)
-        )
-        if recording is not None:
-            recording.begin_job(job.spec.id)
-        log = StepLog(recording, job.spec.id, rank=config.rank)
+        log = StepLog(recording_of(config, job.spec.id), job.spec.id, rank=config.rank)
         self._loop = Loop(Position(job), supply, log)
         self._finalizer = weakref.finalize(self, _close, self._loop, supply, log)
 
