@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.dataset.location import Member, SampleLocation
+from headrace.dataset.location import Member
 from headrace.dataset.media import media_kind
 from headrace.dataset.scan import Scan, ScanSource
 
@@ -20,23 +20,14 @@ def scan_media_file(source: ScanSource) -> Scan:
     kind = media_kind(file.path) or "other"
     headers = source.probe(kind, 0, file.size)
     member = Member(field=kind, name=kind, offset=0, length=file.size)
-    yield SampleLocation(
+    yield source.sample(
         key=file.path,
         kind=kind,
         container="file",
-        file=file.path,
-        file_size=file.size,
-        file_version=file.version,
         offset=0,
         length=file.size,
         members=(member,),
-        width=headers.width,
-        height=headers.height,
-        duration_s=headers.duration_s,
-        frames=headers.frames,
-        keyframes=headers.keyframes,
-        cost_s=headers.cost_s,
-        broken=headers.broken,
+        headers=headers,
     )
 
 

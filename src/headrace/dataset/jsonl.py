@@ -23,6 +23,7 @@ from headrace.dataset.documentline import Document, document_in
 from headrace.dataset.gziptext import RESTART_BYTES
 from headrace.dataset.location import WHOLE_FILE, Kind, Member, SampleLocation
 from headrace.dataset.namedfiles import file_named
+from headrace.dataset.probe import Headers
 from headrace.dataset.scan import Scan, ScanSource
 from headrace.dataset.textline import TextLine
 from headrace.dataset.zstdframes import FrameTable, FrameWalker
@@ -103,22 +104,17 @@ def _samples(source: ScanSource, stream: HasLines, block_of: BlockOf) -> Iterato
 
 
 def _sample(source: ScanSource, text_line: TextLine, line: _Line, block: int) -> SampleLocation:
-    file = source.file
     kind, members, broken = _described(source, text_line, line)
-    return SampleLocation(
-        key=f"{file.path}#{line.number}",
+    return source.sample(
+        key=f"{source.file.path}#{line.number}",
         kind=kind,
         container="jsonl",
-        file=file.path,
-        file_size=file.size,
-        file_version=file.version,
         offset=line.offset,
         length=len(line.content),
         members=members,
         row=line.number,
         block=block,
-        cost_s=text_cost(len(line.content)),
-        broken=broken,
+        headers=Headers(cost_s=text_cost(len(line.content)), broken=broken),
     )
 
 

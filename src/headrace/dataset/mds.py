@@ -193,25 +193,16 @@ class _Shard:
             headers = self._headers(members)
         except CorruptDataError as error:
             members, headers = (), Headers(broken=str(error))
-        return SampleLocation(
+        return self._source.sample(
             key=f"{file.path}#{number}",
             kind=_kind(members),
             container="mds",
-            file=file.path,
-            file_size=file.size,
-            file_version=file.version,
             offset=begin,
             length=sum(member.length for member in members),
             members=members,
             row=number,
             block=0 if self._content.is_compressed else -1,
-            width=headers.width,
-            height=headers.height,
-            duration_s=headers.duration_s,
-            frames=headers.frames,
-            keyframes=headers.keyframes,
-            cost_s=headers.cost_s,
-            broken=headers.broken,
+            headers=headers,
         )
 
     def _members(self, begin: int, end: int) -> Iterator[Member]:

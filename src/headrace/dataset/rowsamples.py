@@ -90,26 +90,17 @@ class RowSamples:
         except CorruptDataError as error:
             kind, parts, members, headers = self._kind, [], (), Headers(broken=str(error))
         file = self._source.file
-        return SampleLocation(
+        return self._source.sample(
             key=f"{file.path}#{row.number}",
             kind=kind,
             container=self._container,
-            file=file.path,
-            file_size=file.size,
-            file_version=file.version,
             offset=next((m.offset for m in members if m.offset != WHOLE_FILE), 0),
             length=sum(_encoded_length(part.value) for part in parts),
             members=members,
             row=row.row,
             block=row.block,
             label=self._label(parts),
-            width=headers.width,
-            height=headers.height,
-            duration_s=headers.duration_s,
-            frames=headers.frames,
-            keyframes=headers.keyframes,
-            cost_s=headers.cost_s,
-            broken=headers.broken,
+            headers=headers,
         )
 
     def _parts(self, values: Mapping[str, object]) -> list[Part]:

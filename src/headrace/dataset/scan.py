@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headrace.core.errors import ConfigError
 from headrace.dataset.gziptext import GzipText
 from headrace.dataset.index import FileProblem
-from headrace.dataset.location import Kind, SampleLocation
+from headrace.dataset.location import Container, Kind, Member, SampleLocation
 from headrace.dataset.mdsdirectory import Promise
 from headrace.dataset.probe import IMAGE_READ_BYTES, Headers, probe
 from headrace.dataset.rows import Rows
@@ -102,6 +102,43 @@ class ScanSource:
             return b""
         with self.open() as stream:
             return GzipText(stream).find_restart_points()
+
+    def sample(
+        self,
+        *,
+        key: str,
+        kind: Kind,
+        container: Container,
+        members: tuple[Member, ...],
+        offset: int,
+        length: int,
+        headers: Headers,
+        row: int = 0,
+        block: int = -1,
+        label: int | None = None,
+    ) -> SampleLocation:
+        """Return the row of a sample of the file, with what its headers say."""
+        return SampleLocation(
+            key=key,
+            kind=kind,
+            container=container,
+            file=self.file.path,
+            file_size=self.file.size,
+            file_version=self.file.version,
+            members=members,
+            offset=offset,
+            length=length,
+            row=row,
+            block=block,
+            label=label,
+            width=headers.width,
+            height=headers.height,
+            duration_s=headers.duration_s,
+            frames=headers.frames,
+            keyframes=headers.keyframes,
+            cost_s=headers.cost_s,
+            broken=headers.broken,
+        )
 
     def broken(self, reason: str) -> FileProblem:
         """Describe something wrong with the file."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
 from headrace.core.errors import HeadraceError
@@ -119,24 +120,15 @@ class _Samples:
         file, members = self._source.file, tuple(self._members)
         kind = leading_kind({member.field for member in members})
         headers = self._headers(kind)
-        return SampleLocation(
+        return self._source.sample(
             key=f"{file.path}#{self._key}",
             kind=kind,
             container="tar",
-            file=file.path,
-            file_size=file.size,
-            file_version=file.version,
             offset=members[0].offset,
             length=sum(member.length for member in members),
             members=members,
             row=self.count,
-            width=headers.width,
-            height=headers.height,
-            duration_s=headers.duration_s,
-            frames=headers.frames,
-            keyframes=headers.keyframes,
-            cost_s=headers.cost_s,
-            broken=self._doubt or headers.broken,
+            headers=replace(headers, broken=self._doubt or headers.broken),
         )
 
     def _headers(self, kind: Kind) -> Headers:

@@ -95,25 +95,16 @@ def _sample(source: ScanSource, record: _Record, compressed: bool) -> SampleLoca
     members = tuple(_members(source, record))
     kind = leading_kind({member.field for member in members})
     headers = _headers(source, record, kind, members, compressed)
-    return SampleLocation(
+    return source.sample(
         key=f"{file.path}#{record.number}",
         kind=kind,
         container="tfrecord",
-        file=file.path,
-        file_size=file.size,
-        file_version=file.version,
         offset=record.offset,
         length=sum(member.length for member in members),
         members=members,
         row=record.number,
         block=record.offset // RESTART_BYTES if compressed else -1,
-        width=headers.width,
-        height=headers.height,
-        duration_s=headers.duration_s,
-        frames=headers.frames,
-        keyframes=headers.keyframes,
-        cost_s=headers.cost_s,
-        broken=headers.broken,
+        headers=headers,
     )
 
 
