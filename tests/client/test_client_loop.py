@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -38,3 +39,18 @@ def test_a_batch_that_was_handed_over_is_its_receiver_s_alone(make: Make) -> Non
         assert gone() is not None
         del batch
         assert gone() is None
+
+
+def test_a_forked_process_that_drops_its_copy_of_a_loader_ends_nothing(make: Make) -> None:
+    with make() as loader:
+        batches = iter(loader)
+        next(batches)
+        if (child := os.fork()) == 0:
+            try:
+                loader.close()
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert sum(1 for _ in batches) == 3
+        if not isinstance(loader, Loader):
+            assert loader.statistics().deaths == 0

@@ -282,6 +282,77 @@ def test_a_sample_that_hangs_ends_the_wait_and_is_named() -> None:
     assert time.monotonic() - begin < 10
 
 
+def test_shards_of_any_size_can_be_asked_for_while_a_worker_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.client.torch.mapstyle.recipe.seed_generators", lambda _: None)
+    samples = 150_000  # a list of a third of their indices is more than a pipe holds
+    with wrapped(
+        range(samples), batch_size=samples // 3, workers=1, collate_fn=bytes_of, timeout_s=20
+    ) as loader:
+        assert [len(batch) for batch in loader] == [8 * samples // 3] * 3
+
+
+def bytes_of(items: list[int]) -> bytes:
+    time.sleep(0.3)  # nobody receives all that time
+    return bytes(8 * len(items))  # more than a pipe holds as well
+
+
+class Awkward:
+    """Part of a batch that does what it is told when it is packed up, or unpacked."""
+
+    def __init__(self, act: Callable[[], Any], where: str) -> None:
+        self.act = act
+        self.where = where
+
+    def __reduce__(self) -> Any:
+        return (self.act, ()) if self.where == "here" else self.act()
+
+
+def too_many_files() -> Any:
+    raise OSError(24, "Too many open files")
+
+
+def no_such_class() -> Any:
+    raise ValueError("no such class here")
+
+
+@pytest.mark.parametrize(
+    ("awkward", "told"),
+    [
+        (Awkward(too_many_files, "there"), "cannot be sent to the training process.*Too many open"),
+        (Awkward(no_such_class, "here"), "cannot be received from its worker.*no such class here"),
+        (Awkward(too_many_files, "here"), "cannot be received .*Too many open files"),
+    ],
+    ids=["sending", "unpacking", "receiving"],
+)
+def test_a_batch_that_does_not_get_through_is_told_at_once(awkward: Awkward, told: str) -> None:
+    with (
+        wrapped(
+            Acting(lambda _: None),
+            order="sequential",
+            collate_fn=lambda items: awkward if 17 in items else items,
+            timeout_s=30,
+        ) as loader,
+        pytest.raises(DatasetError, match=f"(?s){told}") as caught,
+    ):
+        list(loader)
+    assert caught.value.samples == tuple(range(16, 24))
+
+
+def test_messages_list_a_few_samples_of_many() -> None:
+    def fail(_: list[int]) -> Any:
+        raise ValueError("no batch")
+
+    with (
+        wrapped(range(1000), workers=0, batch_size=1000, collate_fn=fail) as loader,
+        pytest.raises(DatasetError, match=r"… 1000 in all\] cannot be collated") as caught,
+    ):
+        list(loader)
+    assert len(str(caught.value)) < 2000
+    assert len(caught.value.samples) == 1000
+
+
 def test_a_loop_that_was_left_does_not_disturb_the_next() -> None:
     with wrapped(Noisy()) as loader:
         left = iter(loader)

@@ -74,7 +74,7 @@ class Loader:
         self.job = _open(urls, self.config)
         self._machinery, log = _machinery(self.job, self.config)
         self._loop = Loop(Position(self.job), self._machinery, log)
-        self._finalizer = weakref.finalize(self, _close, self._loop, self._machinery, log, self.job)
+        self._finalizer = weakref.finalize(self, self._loop.close)
         self._machinery.meet(0)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -172,15 +172,6 @@ def _machinery(job: OpenJob, config: LoaderConfig) -> tuple[Machinery, StepLog]:
     except BaseException:
         log.close()
         raise
-
-
-def _close(loop: Loop, machinery: Machinery, log: StepLog, job: OpenJob) -> None:
-    loop.close()
-    try:
-        machinery.close()
-    finally:
-        log.close()
-        job.close()
 
 
 def _open(urls: Urls, config: LoaderConfig) -> OpenJob:

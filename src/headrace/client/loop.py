@@ -33,6 +33,10 @@ class SuppliesSteps(Protocol):
         """Note that the loop has a step, after its work on the one before and a wait for this."""
         ...
 
+    def close(self) -> None:
+        """End threads, processes and connections; may be called again."""
+        ...
+
 
 class Loop:
     """Hands over the steps of one epoch per pass. For the training thread."""
@@ -84,9 +88,18 @@ class Loop:
         return self._tally.summary()
 
     def close(self) -> None:
-        """Refuse further steps, and record the last one as ended. May be called again."""
+        """End the loop, what supplies it and its record. May be called again.
+
+        A forked process that drops its copy of a loader ends nothing: it is the parent's.
+        """
+        if not self._is_at_home():
+            return
         self._is_closed = True
         self._log.ended(time.monotonic())
+        try:
+            self._supply.close()
+        finally:
+            self._log.close()
 
     def _end(self) -> None:
         """End the pass that is going on, if any."""
@@ -121,8 +134,11 @@ class Loop:
         self._log.handed(gathered, wait_s, self._supply.ahead)
         return gathered
 
+    def _is_at_home(self) -> bool:
+        return os.getpid() == self._pid
+
     def _require_usable(self) -> None:
-        if os.getpid() != self._pid:
+        if not self._is_at_home():
             raise CallerError(
                 "a loader cannot be used in a forked process: its threads stayed behind; "
                 "make it after the fork"

@@ -189,7 +189,13 @@ class Machinery:
         )
 
     def close(self) -> None:
-        """Stop all threads and wait for them, a few seconds at most."""
+        """Stop all threads and wait for them, a few seconds at most; close what they read."""
+        try:
+            self._stop()
+        finally:
+            self._job.close()
+
+    def _stop(self) -> None:
         if self._prefetcher is not None:
             self._prefetcher.stop()
         self._limiter.close()

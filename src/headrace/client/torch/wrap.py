@@ -17,13 +17,8 @@ from headrace.client.position import Position
 from headrace.client.prefetch import PrefetchLimits
 from headrace.client.steplog import StepLog, recording_of
 from headrace.client.torch.loader import rank_and_world
-from headrace.client.torch.mapstyle.recipe import Collate, MapDataset, Recipe
-from headrace.client.torch.mapstyle.supply import (
-    InlineSupply,
-    Plan,
-    ProcessSupply,
-    Workforce,
-)
+from headrace.client.torch.mapstyle.recipe import Collate, MapDataset, Plan, Recipe
+from headrace.client.torch.mapstyle.supply import InlineSupply, ProcessSupply, Workforce
 from headrace.client.work import Gathered
 from headrace.core.digest import name_digest
 from headrace.core.errors import CallerError, ConfigError
@@ -146,7 +141,7 @@ class WrappedLoader:
         self._supply = supply
         log = StepLog(recording_of(config, job.spec.id), job.spec.id, rank=config.rank)
         self._loop = Loop(Position(job), supply, log)
-        self._finalizer = weakref.finalize(self, _close, self._loop, supply, log)
+        self._finalizer = weakref.finalize(self, self._loop.close)
 
     def __iter__(self) -> Iterator[Any]:
         """Begin the next epoch, or go on in the one that a loaded state is in."""
@@ -300,11 +295,3 @@ def _job(recipe: Recipe, config: LoaderConfig, version: str) -> _Job:
         run=config.run_name(),
     )
     return _Job(spec, Schedule(spec.schedule, spec.sources))
-
-
-def _close(loop: Loop, supply: ProcessSupply | InlineSupply, log: StepLog) -> None:
-    loop.close()
-    try:
-        supply.close()
-    finally:
-        log.close()

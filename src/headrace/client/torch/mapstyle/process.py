@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 
-from headrace.client.torch.mapstyle.recipe import Recipe
-from headrace.client.torch.mapstyle.worker import NONE, Numbered, Post, serve
+from headrace.client.torch.mapstyle.recipe import Plan, Recipe
+from headrace.client.torch.mapstyle.worker import NONE, Answered, Asked, Post, serve
 from headrace.core.errors import ConfigError
 
 LEAVE_S = 1.0
@@ -31,15 +31,23 @@ class Death:
     """How it ended, for a person."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The worker's next answer came, and what it holds cannot be made here."""
+
+    error: Exception
+
+
 class WorkerProcess:
-    """A process that answers tasks in order; where it dies, another one takes its place.
+    """A process that answers in order; where it dies, another one takes its place.
 
     ``send`` and ``receive`` may be called by two threads at the same time.
     """
 
-    def __init__(self, context: BaseContext, recipe: Recipe, post: Post) -> None:
+    def __init__(self, context: BaseContext, recipe: Recipe, plan: Plan, post: Post) -> None:
         self._context = context
         self._recipe = recipe
+        self._plan = plan
         self._post = post
         self._current = c_int64(NONE)
         self._connection: Connection | None = None
@@ -63,7 +71,7 @@ class WorkerProcess:
         self._current = self._context.RawValue(c_int64, NONE)
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=serve,
-            args=(theirs, self._recipe, self._post, self._current),
+            args=(theirs, self._recipe, self._plan, self._post, self._current),
             name=f"headrace-dataset-{self._post.number}",
             daemon=True,
         )
@@ -81,21 +89,25 @@ class WorkerProcess:
             theirs.close()
         self._connection, self._process = ours, process
 
-    def send(self, asked: Numbered) -> None:
-        """Hand in a task; if the worker is dead, ``receive`` tells."""
+    def send(self, asked: Asked) -> None:
+        """Ask for a step; if the worker is dead, ``receive`` tells."""
         assert self._connection is not None
         with suppress(OSError):
             self._connection.send(asked)
 
-    def receive(self, timeout_s: float) -> Numbered | Death | None:
+    def receive(self, timeout_s: float) -> Answered | Unreadable | Death | None:
         """Wait for an answer; None: none came in time."""
         assert self._connection is not None and self._process is not None
         ready = wait([self._connection, self._process.sentinel], timeout_s)
-        if self._connection in ready:
-            with suppress(EOFError, OSError):
-                answer: Numbered = self._connection.recv()
-                return answer
-        return self._bury() if ready else None
+        if self._connection not in ready:
+            return self._bury(None) if ready else None
+        try:
+            answer: Answered = self._connection.recv()
+        except (EOFError, OSError) as error:
+            return self._bury(error)
+        except Exception as error:  # noqa: BLE001 - unpickling runs the code of the batch's classes
+            return Unreadable(error)
+        return answer
 
     def close(self) -> None:
         """Ask the process to end when its task is done; does not wait."""
@@ -114,13 +126,17 @@ class WorkerProcess:
             self._process.join(max(deadline - time.monotonic(), 0.0))
             _end(self._process)
 
-    def _bury(self) -> Death:
-        """Say over what the process died, and start another one in its place."""
+    def _bury(self, trouble: Exception | None) -> Death:
+        """Say over what the process died, and start another one in its place.
+
+        Args:
+            trouble: Why nothing more can be received of it; None: it ended.
+        """
         assert self._process is not None and self._connection is not None
         sample = self.sample
         self._process.join(LEAVE_S)
         over = "between two samples" if sample is None else f"while it made sample {sample}"
-        text = f"worker {self._post.number} of the dataset {_cause(self._process)} {over}"
+        text = f"worker {self._post.number} of the dataset {_cause(self._process, trouble)} {over}"
         _end(self._process)
         self._connection.close()
         self.deaths += 1
@@ -136,10 +152,10 @@ def _end(process: BaseProcess) -> None:
             process.join(LEAVE_S)
 
 
-def _cause(process: BaseProcess) -> str:
+def _cause(process: BaseProcess, trouble: Exception | None) -> str:
     code = process.exitcode
     if code is None:
-        return "does not answer"
+        return f"gave an answer that cannot be received ({trouble!r})"
     if code >= 0:
         return f"ended with exit code {code}"
     return f"was killed by {signal.Signals(-code).name}"

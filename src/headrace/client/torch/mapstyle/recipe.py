@@ -6,7 +6,7 @@ import pickle
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,9 +16,13 @@ import torch
 from headrace.client.config import OnCorrupt
 from headrace.core.draws import Draws, SampleKey
 from headrace.prepare.substitute import ATTEMPTS
+from headrace.schedule.schedule import Schedule
 
 _SUBSTITUTES, _SEEDS = -1, -2
 """Positions of the draws that choose substitutes and seed generators; ops count from 0."""
+
+_TOLD = 16
+"""Most indices of samples that a message lists."""
 
 
 class MapDataset(Protocol):
@@ -59,6 +63,21 @@ class Task:
     samples: tuple[int, ...]
     epochs: tuple[int, ...]
     """How often each was passed through before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Which samples this rank has at each step."""
+
+    schedule: Schedule
+    rank: int
+    world: int
+
+    def task(self, step: int) -> Task:
+        """Return this rank's part of a step."""
+        shard = self.schedule.shard(step, self.rank, self.world)
+        samples, epochs = tuple(shard.samples.tolist()), tuple(shard.epochs.tolist())
+        return Task(step, self.schedule.spec.seed, samples, epochs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +139,7 @@ def make(recipe: Recipe, task: Task, watch: Watch) -> Made | Failed:
     try:
         value = recipe.collate(items) if items else None
     except Exception as error:  # noqa: BLE001 - likewise
-        what = f"samples {list(task.samples)} cannot be collated"
+        what = f"samples {listed(task.samples)} cannot be collated"
         return Failed.of(error, what, *task.samples)
     return Made(
         value=value,
@@ -137,6 +156,12 @@ def seed_generators(key: SampleKey) -> None:
     random.seed(word)
     np.random.seed(word & 0xFFFF_FFFF)
     torch.default_generator.manual_seed(word)
+
+
+def listed(samples: Sequence[int]) -> str:
+    """Return indices of samples for a message: the first few of them."""
+    told = ", ".join(map(str, samples[:_TOLD]))
+    return f"[{told}]" if len(samples) <= _TOLD else f"[{told}, … {len(samples)} in all]"
 
 
 def _items(recipe: Recipe, key: SampleKey, watch: Watch, lost: list[Lost]) -> list[Any]:

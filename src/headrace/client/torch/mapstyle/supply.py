@@ -22,11 +22,10 @@ from headrace.client.torch.mapstyle.errors import DatasetError
 from headrace.client.torch.mapstyle.line import AT_ONCE, Line
 from headrace.client.torch.mapstyle.pinning import nbytes_of, pinned
 from headrace.client.torch.mapstyle.process import LEAVE_S, WorkerProcess
-from headrace.client.torch.mapstyle.recipe import Failed, Made, Recipe, Task, make
+from headrace.client.torch.mapstyle.recipe import Failed, Made, Plan, Recipe, make
 from headrace.client.torch.mapstyle.worker import Post, serve
 from headrace.client.work import Gathered
 from headrace.core.errors import DeadlineError
-from headrace.schedule.schedule import Schedule
 
 
 class CollatedBatch(Batch):
@@ -45,51 +44,6 @@ class CollatedBatch(Batch):
         return self._nbytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """Which samples this rank has at each step."""
-
-    schedule: Schedule
-    rank: int
-    world: int
-
-    def task(self, step: int) -> Task:
-        """Return this rank's part of a step."""
-        shard = self.schedule.shard(step, self.rank, self.world)
-        samples, epochs = tuple(shard.samples.tolist()), tuple(shard.epochs.tolist())
-        return Task(step, self.schedule.spec.seed, samples, epochs)
-
-    def gathered(self, task: Task, answer: Made | Failed, begin: float) -> Gathered:
-        """Return a step that is to be handed over.
-
-        Raises:
-            DatasetError: making it ended with an exception.
-        """
-        if isinstance(answer, Failed):
-            raise DatasetError(
-                f"{answer.what}\n\n{answer.traceback}", samples=answer.samples
-            ) from answer.error
-        batch = CollatedBatch(
-            answer.value,
-            step=task.step,
-            epoch=self.schedule.epoch_of(task.step),
-            size=answer.size,
-            replaced=tuple(
-                Replaced(
-                    step=task.step,
-                    sample=lost.sample,
-                    key=str(lost.sample),
-                    taken=lost.taken,
-                    reason=lost.reason,
-                )
-                for lost in answer.lost
-            ),
-        )
-        seconds = time.monotonic() - begin
-        counts = _counts(answer)
-        return Gathered(batch, counts, begin, seconds, peak_bytes=batch.nbytes)
-
-
 class InlineSupply:
     """Makes each step when it is asked for, and leaves random generators as they were."""
 
@@ -104,10 +58,10 @@ class InlineSupply:
 
     def take(self, step: int) -> Gathered:
         """Make a step."""
-        task, begin = self._plan.task(step), time.monotonic()
+        begin = time.monotonic()
         with _generators_kept():
-            answer = make(self._recipe, task, lambda _: None)
-        return self._plan.gathered(task, answer, begin)
+            answer = make(self._recipe, self._plan.task(step), lambda _: None)
+        return _gathered(self._plan, step, answer, begin)
 
     def took(self, step: int, *, worked_s: float | None, wait_s: float, counts: Counts) -> None:
         """Nothing hurries."""
@@ -133,15 +87,14 @@ class ProcessSupply:
     def __init__(self, plan: Plan, recipe: Recipe, force: Workforce) -> None:
         context = multiprocessing.get_context(force.start_method)
         context.set_forkserver_preload(["__main__", serve.__module__])
-        seed = plan.schedule.spec.seed
         posts = [
-            Post(number=number, of=force.workers, seed=seed, begin=force.begin)
+            Post(number=number, of=force.workers, begin=force.begin)
             for number in range(force.workers)
         ]
         self._plan = plan
         self._force = force
-        self._workers = [WorkerProcess(context, recipe, post) for post in posts]
-        self._lines = [Line(worker) for worker in self._workers]
+        self._workers = [WorkerProcess(context, recipe, plan, post) for post in posts]
+        self._lines = [Line(worker, plan) for worker in self._workers]
         self._started = False
         self._prefetcher: Prefetcher | None = None
         self._expected: int | None = None
@@ -229,9 +182,9 @@ class _Gatherer:
 
     def gather(self, step: int) -> Gathered:
         """Let the worker make a step."""
-        task, begin = self._plan.task(step), time.monotonic()
-        answer = self._line.make(task, self._prefetcher.stopped)
-        gathered = self._plan.gathered(task, answer, begin)
+        begin = time.monotonic()
+        answer = self._line.make(step, self._prefetcher.stopped)
+        gathered = _gathered(self._plan, step, answer, begin)
         if self._pins:
             assert isinstance(gathered.batch, CollatedBatch)
             gathered.batch.value = pinned(gathered.batch.value)
@@ -251,6 +204,36 @@ def _generators_kept() -> Iterator[None]:
         random.setstate(own)
         np.random.set_state(legacy)
         torch.set_rng_state(tensors)
+
+
+def _gathered(plan: Plan, step: int, answer: Made | Failed, begin: float) -> Gathered:
+    """Return a step that is to be handed over.
+
+    Raises:
+        DatasetError: making it ended with an exception.
+    """
+    if isinstance(answer, Failed):
+        raise DatasetError(
+            f"{answer.what}\n\n{answer.traceback}", samples=answer.samples
+        ) from answer.error
+    batch = CollatedBatch(
+        answer.value,
+        step=step,
+        epoch=plan.schedule.epoch_of(step),
+        size=answer.size,
+        replaced=tuple(
+            Replaced(
+                step=step,
+                sample=lost.sample,
+                key=str(lost.sample),
+                taken=lost.taken,
+                reason=lost.reason,
+            )
+            for lost in answer.lost
+        ),
+    )
+    seconds = time.monotonic() - begin
+    return Gathered(batch, _counts(answer), begin, seconds, peak_bytes=batch.nbytes)
 
 
 def _counts(made: Made) -> Counts:
