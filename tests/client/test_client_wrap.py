@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from collections import namedtuple
+from collections import Counter, defaultdict, namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -492,7 +492,10 @@ Pair = namedtuple("Pair", "left right")
 def test_batches_are_searched_for_tensors_to_pin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)
     zero = torch.zeros(2)
-    found = pinned({"a": [zero, "text"], "b": Pair(zero, (zero, None))})
+    found = pinned(
+        defaultdict(list, {"a": [zero, "text"], "b": Pair(zero, (zero, None)), "c": Counter("aab")})
+    )
+    assert found["none yet"] == [] and found["c"] == Counter("aab")
     assert found["a"][1] == "text"
     assert isinstance(found["b"], Pair)
     for tensor in (found["a"][0], found["b"].left, found["b"].right[0]):

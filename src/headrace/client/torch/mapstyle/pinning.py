@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,22 @@ def pinned(value: Any) -> Any:
     Mappings, lists and tuples are searched; anything else is asked for its ``pin_memory()``.
     """
     if isinstance(value, Mapping):
-        items = {key: pinned(item) for key, item in value.items()}
-        return items if type(value) is dict else type(value)(items)  # type: ignore[call-arg]
+        return _like(value, {key: pinned(item) for key, item in value.items()})
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(pinned, value))
     if type(value) in (list, tuple):
         return type(value)(map(pinned, value))
     return value.pin_memory() if hasattr(value, "pin_memory") else value
+
+
+def _like(value: Mapping[Any, Any], items: dict[Any, Any]) -> Mapping[Any, Any]:
+    """Return a mapping of the same type with these items in the place of its own."""
+    if isinstance(value, MutableMapping):
+        other = copy(value)  # some types cannot be made of their items alone
+        for key, item in items.items():
+            other[key] = item
+        return other
+    return type(value)(items)  # type: ignore[call-arg]
 
 
 def _leaves(value: Any) -> Iterator[Any]:
