@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.record import AnyArray, Value
+from headrace.core.record import AnyArray, Value, value_bytes
 
 _SHAPES_TOLD = 3
 
@@ -120,13 +120,7 @@ def column_bytes(column: Column) -> int:
     """Return the bytes that a column's values take."""
     if isinstance(column, np.ndarray):
         return column.nbytes
-    return sum(_value_bytes(value) for value in column)
-
-
-def _value_bytes(value: Value) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    return len(value) if isinstance(value, (bytes, str)) else 8
+    return sum(value_bytes(value) for value in column)
 
 
 def _shape(column: Column) -> str:

@@ -44,6 +44,9 @@ class Counts:
     local: int = 0
     """Made here from the start."""
 
+    early: int = 0
+    """Samples and parts of those in ``local`` that were begun before their step was."""
+
     substituted: int = 0
     dropped: int = 0
     wire_bytes: int = 0

@@ -135,6 +135,8 @@ class Gatherer:
         if not shares:
             for piece in pieces:
                 self._making.make(work, piece, "local")
+        if self._shop.early is not None:
+            self._shop.early.look_beyond(work.step)
 
     def _foresee(self, work: Work, pieces: Sequence[Piece]) -> None:
         for piece in pieces:

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.client.maker import Made
 from headrace.core.draws import SampleKey
@@ -82,6 +83,14 @@ class Inbox:
                 os.close(self._writer)
 
 
+class TakesDeliveries(Protocol):
+    """Takes the results of decoding tasks. Thread-safe."""
+
+    def put(self, delivery: Delivery) -> None:
+        """Take in one."""
+        ...
+
+
 class MakingTask:
     """One sample or part for the decoding threads: always leaves exactly one result."""
 
@@ -90,7 +99,7 @@ class MakingTask:
         step: int,
         key: SampleKey,
         make: Callable[[], Made],
-        inbox: Inbox,
+        inbox: TakesDeliveries,
         part: SamplePart = WHOLE,
     ) -> None:
         self._step = step

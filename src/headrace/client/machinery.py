@@ -14,6 +14,7 @@ from headrace.client.counts import Counts
 from headrace.client.crew import Crew
 from headrace.client.fleet import AgentStatistics, Fleet
 from headrace.client.gather import Gatherer
+from headrace.client.headstart import HeadStart, HeadStartStatistics, Outlook, heavy_from
 from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
 from headrace.client.maker import Maker
@@ -28,6 +29,7 @@ from headrace.client.spotcheck import CheckStatistics, SpotChecks
 from headrace.client.stepdetail import StepDetails
 from headrace.client.tail import Tail
 from headrace.client.work import Gathered, Workshop
+from headrace.policy.headstart import HeadStartLimits
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import fields_of, profiles_of
 from headrace.trace.recording import Recording
@@ -41,6 +43,12 @@ from headrace.wire.messages import Fingerprint, JobRoster, RegisterJob
 FETCHING_THREADS = 3
 """Steps fetched from agents at the same time: one is read, one is on its way, one is asked for."""
 
+EARLY_SHARE = 4
+"""This part of the memory for steps is that of heavy samples of further ones, if a job has any."""
+
+EARLY_SAMPLES = 4
+"""Heavy samples that may be ahead of their step for each thread that may make them so."""
+
 JOIN_S = 5.0
 """Longest wait for a thread to end when a loader is closed [s]."""
 
@@ -53,6 +61,7 @@ class MachineryStatistics:
     """What goes on in the background."""
 
     prefetch: PrefetchStatistics
+    early: HeadStartStatistics
     agents: tuple[AgentStatistics, ...]
     checks: CheckStatistics
     waiting_tasks: int
@@ -78,6 +87,7 @@ class Machinery:
         self._targets = _targets(job, self.plan)
         self._part_cuts = self.plan.cuts if config.agents else _part_cuts(job, self._targets)
         self._costs = Costs(job)
+        self._heavy_s = None if config.agents else heavy_from(job)
         self._crew = Crew(config.threads())
         self._fleet = Fleet(
             config.registry(),
@@ -114,6 +124,7 @@ class Machinery:
         self._tail = Tail(job.program, memory)
         self._details = StepDetails(recording, job, rank=config.rank)
         self._prefetcher: Prefetcher | None = None
+        self._early: HeadStart | None = None
         self._expected = -1
         self.ahead = Ahead(0, 0)
         """What lay ready when the loop asked for its last step."""
@@ -183,6 +194,7 @@ class Machinery:
         )
         return MachineryStatistics(
             prefetch=self._prefetcher.statistics() if self._prefetcher else idle,
+            early=self._early.statistics() if self._early else HeadStartStatistics(),
             agents=self._fleet.statistics(),
             checks=self._checks.statistics(),
             waiting_tasks=self._crew.waiting(),
@@ -207,7 +219,7 @@ class Machinery:
         self._stop_prefetching()
 
     def _stop_prefetching(self) -> None:
-        prefetcher, self._prefetcher = self._prefetcher, None
+        prefetcher, self._prefetcher, self._early = self._prefetcher, None, None
         if prefetcher is not None:
             prefetcher.stop()
             prefetcher.join(JOIN_S)
@@ -216,10 +228,12 @@ class Machinery:
             self._reporter.stop_asking()
 
     def _started(self, step: int) -> Prefetcher:
+        config, early_bytes = self._config, self._early_bytes()
         limits = PrefetchLimits(
-            steps=self._config.prefetch_steps, budget_bytes=self._config.prefetch_bytes
+            steps=config.prefetch_steps, budget_bytes=config.prefetch_bytes - early_bytes
         )
         prefetcher = Prefetcher(step, limits, self._held)
+        self._early = self._head_start(prefetcher)
         shop = self._workshop(prefetcher)
         prefetcher.start([Gatherer(shop) for _ in range(self._threads())])
         return prefetcher
@@ -234,6 +248,7 @@ class Machinery:
             world=config.world,
             fleet=self._fleet,
             crew=self._crew,
+            early=self._early,
             maker=self._maker,
             pace=self.pace,
             patience=Patience(config.patience_s, config.grace_s),
@@ -244,6 +259,35 @@ class Machinery:
             held=self._held,
             details=self._details,
             timeout_s=config.timeout_s,
+            closed=prefetcher.stopped,
+        )
+
+    def _early_bytes(self) -> int:
+        """Return the part of the memory for steps that heavy samples of further ones may hold."""
+        return 0 if self._heavy_s is None else max(1, self._config.prefetch_bytes // EARLY_SHARE)
+
+    def _head_start(self, prefetcher: Prefetcher) -> HeadStart | None:
+        if self._heavy_s is None:
+            return None
+        config, making = self._config, max(1, self._crew.size // 2)
+        return HeadStart(
+            Outlook(
+                job=self._job,
+                rank=config.rank,
+                world=config.world,
+                targets=self._targets,
+                part_cuts=self._part_cuts,
+                plan=self.plan,
+                heavy_s=self._heavy_s,
+            ),
+            HeadStartLimits(
+                making=making, samples=EARLY_SAMPLES * making, budget_bytes=self._early_bytes()
+            ),
+            lead_steps=config.prefetch_steps,
+            crew=self._crew,
+            maker=self._maker,
+            costs=self._costs,
+            pace=self.pace,
             closed=prefetcher.stopped,
         )
 

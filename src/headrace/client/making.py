@@ -98,7 +98,9 @@ class Making:
     def _submit(
         self, work: Work, key: SampleKey, make: Callable[[], Made], part: SamplePart = WHOLE
     ) -> None:
-        self._shop.crew.submit(work.step, MakingTask(work.step, key, make, self._inbox, part))
+        shop, step = self._shop, work.step
+        if shop.early is None or not shop.early.claim(step, key, part, self._inbox):
+            shop.crew.submit(step, MakingTask(step, key, make, self._inbox, part))
 
     def _take_own_part(self, work: Work, visit: Visit, delivery: Delivery) -> None:
         """Take in a part; one that could not be made says nothing of its sample, so make that."""
@@ -132,6 +134,7 @@ class Making:
         counts.transform_s += made.transform_s
         counts.throttled_s += made.throttled_s
         counts.storage_bytes += made.storage_bytes
+        counts.early += delivery.begin < work.begin
         if made.storage_bytes:
             counts.took(made.throttled_s + made.read_s)
             counts.storage_reads += 1

@@ -12,6 +12,7 @@ from headrace.client.costs import Costs
 from headrace.client.counts import Counts
 from headrace.client.crew import Crew
 from headrace.client.fleet import Fleet
+from headrace.client.headstart import HeadStart
 from headrace.client.held import Held
 from headrace.client.maker import Maker
 from headrace.client.pace import Pace, Patience
@@ -48,6 +49,9 @@ class Workshop:
     world: int
     fleet: Fleet
     crew: Crew
+    early: HeadStart | None
+    """None: agents begin heavy samples early, or none is heavy."""
+
     maker: Maker
     pace: Pace
     patience: Patience

@@ -14,3 +14,15 @@ Value: TypeAlias = "AnyArray | bytes | str | int | float | BinaryIO"
 
 Record: TypeAlias = dict[str, Value]
 """Field name → value. Canonical: ``image``, ``video``, ``audio``, ``text``, ``label``, ``json``."""
+
+
+def value_bytes(value: Value) -> int:
+    """Return the memory that a value holds [bytes]."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return len(value) if isinstance(value, (bytes, str)) else 8
+
+
+def record_bytes(record: Record) -> int:
+    """Return the memory that a record's values hold [bytes]."""
+    return sum(value_bytes(value) for value in record.values())

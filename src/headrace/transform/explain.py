@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.core.draws import SampleKey
 from headrace.core.errors import CorruptSampleError
-from headrace.core.record import Record, Value
+from headrace.core.record import Record, record_bytes
 from headrace.transform.op import BatchOp
 from headrace.transform.program import Program
 from headrace.transform.split import KindProfile, Premise, SplitPlan, Step, plan_split
@@ -175,13 +175,13 @@ def timed_run(program: Program, record: Record, key: SampleKey = _KEY) -> TimedR
     Raises:
         CorruptSampleError: the sample cannot be decoded.
     """
-    cpu_s, sizes = [0.0] * program.sample_ops, [_nbytes(record)]
+    cpu_s, sizes = [0.0] * program.sample_ops, [record_bytes(record)]
     for start, stop in zip(program.cuts, program.cuts[1:], strict=False):
         first = _first_acting(program, record, start, stop)
         before_s = time.thread_time()
         record = program.run(record, key, start=start, stop=stop)
         cpu_s[first] = time.thread_time() - before_s
-        sizes += [sizes[-1]] * (first - start) + [_nbytes(record)] * (stop - first)
+        sizes += [sizes[-1]] * (first - start) + [record_bytes(record)] * (stop - first)
     return TimedRun(cpu_s=tuple(cpu_s), nbytes=tuple(sizes))
 
 
@@ -234,15 +234,3 @@ def _warm_run(program: Program, record: Record) -> TimedRun | None:
 def _first_acting(program: Program, record: Record, start: int, stop: int) -> int:
     acting = (p for p in range(start, stop) if any(map(program.ops[p].acts_on, record)))
     return next(acting, start)
-
-
-def _nbytes(record: Record) -> float:
-    return float(sum(_length(value) for value in record.values()))
-
-
-def _length(value: Value) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, (bytes, str)):
-        return len(value)
-    return 8
