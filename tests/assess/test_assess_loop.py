@@ -7,6 +7,7 @@ import pytest
 
 from headrace.assess.loop import (
     AGENT_WINDOW,
+    LOADER_WINDOW,
     Fleet,
     Loop,
     Samples,
@@ -14,6 +15,7 @@ from headrace.assess.loop import (
     with_workers,
     without_workers,
 )
+from headrace.client.config import LoaderConfig
 from headrace.core.errors import ConfigError
 
 LOOP = Loop(batch_size=8, step_s=0.1)
@@ -81,6 +83,10 @@ def test_the_same_samples_give_the_same_figures() -> None:
 def test_enough_steps_are_simulated_for_a_p99() -> None:
     assert Loop(batch_size=100_000, step_s=1).steps > 2 * AGENT_WINDOW
     assert Loop(batch_size=1, step_s=1).steps == 400
+
+
+def test_a_loader_is_as_far_ahead_as_it_is_by_default() -> None:
+    assert LoaderConfig(batch_size=1).prefetch_steps == LOADER_WINDOW
 
 
 def test_a_loop_that_takes_no_time_is_refused() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.assess.picking import Picked, picks
+from headrace.assess.picking import Picked, kinds_in, picks
 from headrace.core.draws import SampleKey
 from headrace.core.errors import CorruptDataError, HeadraceError
 from headrace.dataset.index import Index
@@ -82,7 +82,7 @@ def measure(
         told: Is told of progress.
     """
     found, begin = Measurement(), time.monotonic()
-    cold = {picked.kind: WARM_UP for picked in _first_turn(index, seed)}
+    cold: dict[Kind, int] = dict.fromkeys(kinds_in(index), WARM_UP)
     seen: set[str] = set()
     for picked in picks(index, seed=seed):
         passed = time.monotonic() - begin
@@ -95,16 +95,6 @@ def measure(
         _measure_one(found, index, reader, program, picked, cold=cold)
     found.seconds = time.monotonic() - begin
     return found
-
-
-def _first_turn(index: Index, seed: int) -> Sequence[Picked]:
-    """Return one sample of each kind that there is."""
-    first: dict[str, Picked] = {}
-    for picked in picks(index, seed=seed):
-        if picked.kind in first:
-            break
-        first[picked.kind] = picked
-    return list(first.values())
 
 
 def _measure_one(

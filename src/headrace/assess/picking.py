@@ -34,16 +34,22 @@ def picks(index: Index, *, seed: int = 0) -> Iterator[Picked]:
     drawn. Each sample comes once at most.
     """
     rng = np.random.default_rng(seed)
-    kinds = [(code, np.flatnonzero(index.kinds == code)) for code in range(len(KINDS))]
-    turns = [
-        (KINDS[code], _in_turns(rows[np.argsort(index.lengths[rows], kind="stable")], rng))
-        for code, rows in kinds
-        if len(rows)
-    ]
+    turns = [(kind, _in_turns(_by_size(index, kind), rng)) for kind in kinds_in(index)]
     for turn in range(max((len(rows) for _, rows in turns), default=0)):
         for kind, rows in turns:
             if turn < len(rows):
                 yield Picked(kind, int(rows[turn]))
+
+
+def kinds_in(index: Index) -> list[Kind]:
+    """Return the kinds of samples that there are, in the order in which they take turns."""
+    return [KINDS[code] for code in np.unique(index.kinds).tolist()]
+
+
+def _by_size(index: Index, kind: Kind) -> npt.NDArray[np.int64]:
+    """Return the rows of one kind, the smallest first."""
+    rows = np.flatnonzero(index.kinds == KINDS.index(kind))
+    return rows[np.argsort(index.lengths[rows], kind="stable")]
 
 
 def _in_turns(by_size: npt.NDArray[np.int64], rng: np.random.Generator) -> npt.NDArray[np.int64]:

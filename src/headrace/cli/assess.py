@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _WIDE = 100
 """Columns where standard output is no terminal."""
 
-_AGENT_SHARE = 0.8
-"""Part of a storage host's CPUs that its agent uses at most."""
-
 
 @click.command()
 @click.argument("url")
@@ -53,7 +50,9 @@ _AGENT_SHARE = 0.8
 )
 @click.option("--agents", type=click.IntRange(1), default=1, show_default=True, help="Agents.")
 @click.option(
-    "--agent-cpus", type=click.IntRange(1), help="CPUs of each agent; as many as here, if not told."
+    "--agent-cpus",
+    type=click.IntRange(1),
+    help="CPUs that each agent may use; 80 % of those here, if not told.",
 )
 @click.option(
     "--bandwidth", type=Bandwidth(), default="10Gbit", show_default=True, help="Agents to trainer."
@@ -97,6 +96,7 @@ def command(
     from headrace.assess.outlook import Settings, outlook
     from headrace.assess.page import tables
     from headrace.client.sources import find_source
+    from headrace.policy.guard import GuardLimits
     from headrace.prepare.profiles import profiles_of
     from headrace.report.document import write_json
     from headrace.transform.program import Program
@@ -108,7 +108,7 @@ def command(
         step_s=step_time,
         workers=_counts(workers),
         agents=agents,
-        agent_cpus=agent_cpus or max(int(_AGENT_SHARE * cpus), 1),
+        agent_cpus=agent_cpus or max(int(GuardLimits().stop_share * cpus), 1),
         trainer_cpus=cpus,
         bandwidth=bandwidth,
     )
