@@ -128,6 +128,23 @@ def test_a_footer_that_names_other_columns_than_the_schema_is_a_problem(tmp_path
     assert "no chunk of its column 'text'" in index.problems[0].reason
 
 
+@pytest.mark.parametrize(
+    ("written", "damaged"),
+    [(b"\x15\x0c\x25\x02\x18\x04text", b"\x15\x0c\x25\x00\x18\x04text"),
+     (b"\x15\x0c\x25\x02\x18\x04text", b"\x15\x00\x25\x02\x18\x04text")],
+    ids=["optional became required", "bytes became booleans"],
+)  # fmt: skip
+def test_a_footer_with_statistics_of_another_type_does_not_end_the_process(
+    tmp_path: Path, written: bytes, damaged: bytes
+) -> None:
+    data = parquet({"text": ["one", "two"]})
+    assert written in data
+    write_all(tmp_path, {"a.parquet": data.replace(written, damaged), "b.jpg": picture(8, 8)})
+    index = build_index(LocalStorage(tmp_path))
+    assert len(index) == 1
+    assert index.problems[0].file == "a.parquet"
+
+
 def test_a_file_without_media_or_text_says_which_columns_it_has(tmp_path: Path) -> None:
     write_all(tmp_path, {"a.parquet": parquet({"x": [1.0], "y": [2]})})
     index = build_index(LocalStorage(tmp_path), options=ScanOptions(text_field="body"))

@@ -43,7 +43,7 @@ def _rows(
     number = 0
     paths = [path for column in columns for path in (column.path, column.file) if path]
     for block in range(file.num_row_groups):
-        chunks = _Chunks(file.metadata.row_group(block))
+        chunks = _Chunks(file, block)
         batches = file.iter_batches(
             BATCH_ROWS, row_groups=[block], columns=paths, use_threads=False
         )
@@ -57,23 +57,32 @@ def _rows(
 
 
 class _Chunks:
-    """Where the columns of a row group lie."""
+    """Where the columns of a row group lie.
 
-    def __init__(self, group: pq.RowGroupMetaData) -> None:
+    Metadata of a column is looked at only once a batch of it was read: Arrow reports what is wrong
+    with it to who reads, and ends the process of who asks for the metadata (pyarrow 26).
+    """
+
+    def __init__(self, file: pq.ParquetFile, block: int) -> None:
+        self._file = file
+        self._block = block
         self._places: dict[str, tuple[int, int]] = {}
-        for at in range(group.num_columns):
-            chunk = group.column(at)
-            start = chunk.data_page_offset
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
-                start = min(start, chunk.dictionary_page_offset)
-            self._places[chunk.path_in_schema] = (start, chunk.total_compressed_size)
 
     def member(self, part: Part) -> Member:
         """Return the chunk of a value's column; of a list, that of its first leaf."""
         path = part.column.path
-        below = (leaf for leaf in self._places if leaf.startswith(f"{path}."))
-        leaf = path if path in self._places else next(below, None)
-        if leaf is None:
-            raise ValueError(f"a row group has no chunk of its column {path!r}")
-        offset, length = self._places[leaf]
+        if path not in self._places:
+            self._places[path] = self._place(path)
+        offset, length = self._places[path]
         return Member(field=part.field, name=path, offset=offset, length=length)
+
+    def _place(self, path: str) -> tuple[int, int]:
+        leaves = self._file.schema
+        at = next(at for at in range(len(leaves)) if f"{leaves[at].path}.".startswith(f"{path}."))
+        chunk = self._file.metadata.row_group(self._block).column(at)
+        if chunk.path_in_schema != leaves[at].path:
+            raise ValueError(f"a row group has no chunk of its column {path!r}")
+        start = chunk.data_page_offset
+        if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+            start = min(start, chunk.dictionary_page_offset)
+        return start, chunk.total_compressed_size
