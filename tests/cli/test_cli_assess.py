@@ -93,6 +93,9 @@ def test_a_file_that_makes_no_pipeline_is_refused(
         ("--workers", "two", "0,2,4,8"),
         ("--bandwidth", "fast", "10Gbit"),
         ("--html", "-", "name a file"),
+        ("--seconds", "nan", "not finite"),
+        ("--step-time", "0", "above 0"),
+        ("--batch-size", "1000000000", "[1, 131072]"),
         ("--html", "/nowhere/a.html", "no directory"),
     ],
 )
@@ -106,7 +109,9 @@ def test_a_call_that_makes_no_sense_is_refused(
 ) -> None:
     call = ["assess", str(dataset), "--pipeline", str(pipeline_file), *CALL, option, value]
     assert run(call) == 2
-    assert says in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert says in said
+    assert "has no index yet" not in said, "before anything is read"
 
 
 @pytest.mark.parametrize(

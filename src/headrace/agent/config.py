@@ -130,10 +130,21 @@ class AgentConfig:
             )
         if not self.name or any(c.isspace() for c in self.name):
             raise ConfigError(f"agent.name={self.name!r} must be one word; give --name")
+        self._check_memory()
         self._check_cache()
         for host in self.hosts:
             if not host or any(c.isspace() for c in host):
                 raise ConfigError(f"agent.hosts: {host!r} is not a host's name; give --host")
+
+    def _check_memory(self) -> None:
+        """Refuse what would be noticed only when the system ends the agent for it."""
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        for name in ("memory_bytes", "raw_memory_bytes", "range_memory_bytes"):
+            if getattr(self, name) > there:
+                raise ConfigError(
+                    f"agent.{name}={getattr(self, name)} is more than the {there} B of memory "
+                    "that this host has; give less"
+                )
 
     def _check_cache(self) -> None:
         left = self.memory_bytes - self.cache_memory_bytes

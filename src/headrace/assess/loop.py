@@ -25,6 +25,9 @@ LOADER_WINDOW = 8
 AGENT_WINDOW = 16
 """Steps that agents prepare ahead."""
 
+MOST_BATCH = 131_072
+"""Samples of one step that are simulated in seconds, and within a gigabyte."""
+
 MOST_SAMPLES = 100_000
 MOST_STEPS = 400
 LEAST_STEPS = 60
@@ -42,9 +45,10 @@ class Loop:
     """Time of one step without waiting for data [s]."""
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1 or not self.step_s > 0:
+        if not 1 <= self.batch_size <= MOST_BATCH or not self.step_s > 0:
             raise ConfigError(
-                f"batch_size={self.batch_size} must be at least 1, step_s={self.step_s:g} s above 0"
+                f"batch_size={self.batch_size} must lie in [1, {MOST_BATCH}] (the samples of one "
+                f"host), step_s={self.step_s:g} s above 0"
             )
 
     @property
@@ -165,7 +169,7 @@ class _Pool:
     """Servers that take one job after another, in the order in which they are given."""
 
     def __init__(self, servers: int) -> None:
-        self._free_at = [0.0] * servers
+        self._free_at = [0.0] * min(servers, AGENT_WINDOW * MOST_BATCH)  # no more are under way
 
     def run(self, not_before: float, seconds: float) -> float:
         """Return when a job ends that begins as soon as a server is free."""

@@ -73,6 +73,7 @@ class Settings:
                 "agents, their CPUs and the trainer's must be at least 1, workers not negative, "
                 "the bandwidth above 0"
             )
+        Loop(batch_size=self.batch_size, step_s=self.step_s)  # refuses what cannot be run
 
     @property
     def compared(self) -> tuple[int, ...]:

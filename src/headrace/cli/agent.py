@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.cli.asking import require_https
 from headrace.cli.daemon import announce_address, read_toml, tls_files
+from headrace.cli.numbers import FiniteRange
 from headrace.cli.sizes import ByteSize
 from headrace.cli.tiers import FORM, TierForm
 from headrace.core.errors import ConfigError
@@ -203,7 +204,7 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
 )
 @click.option(
     "--lead-seconds",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=FiniteRange(min=0.0, min_open=True),
     default=10.0,
     show_default=True,
     help="How long before it is due a sample may be prepared.",
@@ -235,7 +236,7 @@ def _form_of(key: str) -> tuple[type | UnionType, str]:
 )
 @click.option(
     "--cpu-threshold",
-    type=click.FloatRange(0.1, 1.0),
+    type=FiniteRange(0.1, 1.0),
     default=0.8,
     show_default=True,
     help="Others' share of the CPU above which raw bytes are served; 1: never.",

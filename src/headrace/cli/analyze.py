@@ -14,6 +14,7 @@ from headrace.analysis.analyser import Analyser
 from headrace.analysis.figures import Analysis
 from headrace.analysis.overview import blocks, first_line
 from headrace.analysis.warmup import WarmUp
+from headrace.cli.numbers import FiniteRange
 from headrace.cli.outputs import json_option, require_writable_file
 from headrace.cli.reading import keep_pandas_out, progress_bar
 from headrace.core.errors import CallerError
@@ -39,7 +40,7 @@ _WIDE = 100
 )
 @click.option(
     "--price",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     help="Of one accelerator for an hour, in any currency: says what idle time cost.",
 )
 @click.option("--html", "html_file", metavar="FILE", help="Write a page with drawings.")

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from headrace.cli.bandwidths import Bandwidth
 from headrace.cli.durations import Duration
+from headrace.cli.numbers import FiniteRange
 from headrace.cli.outputs import json_option, require_writable_file
 from headrace.cli.pipelines import read_pipeline
 from headrace.core.errors import CallerError
@@ -59,7 +60,7 @@ _WIDE = 100
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=20.0,
     show_default=True,
     help="Time to measure samples.",

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from headrace.cli.daemon import announce_address, read_toml, tls_files
+from headrace.cli.numbers import FiniteRange
 from headrace.cli.sizes import ByteSize
 from headrace.cli.tiers import TierForm
 from headrace.core.errors import ConfigError
@@ -123,19 +124,19 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 )
 @click.option(
     "--pool-share",
-    type=click.FloatRange(0.0, 0.9),
+    type=FiniteRange(0.0, 0.9),
     help="Part of each tier that is only lent; 0.15 unless given.",
 )
 @click.option(
     "--agent-silent",
-    type=click.FloatRange(min=2.0),
+    type=FiniteRange(min=2.0),
     default=15.0,
     show_default=True,
     help="Seconds after which an agent that says nothing is not counted on.",
 )
 @click.option(
     "--job-silent",
-    type=click.FloatRange(min=15.0),
+    type=FiniteRange(min=15.0),
     default=300.0,
     show_default=True,
     help="Seconds after which a job that says nothing has ended.",

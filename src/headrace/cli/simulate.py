@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from headrace.cli.numbers import FiniteRange
 from headrace.cli.outputs import json_option, require_writable_folder
 from headrace.core.errors import CallerError, StorageError
 
@@ -30,7 +31,7 @@ LINE_S = 10.0
 @click.argument("scenario", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--policy", "names", multiple=True, metavar="NAME", help="Run this one; repeatable.")
 @click.option("--ablations", is_flag=True, help="Also run headrace without single abilities.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Simulated time.")
+@click.option("--days", type=FiniteRange(min=0, min_open=True), help="Simulated time.")
 @click.option(
     "--seed", type=click.IntRange(min=0), help="Of jobs and mishaps, instead of the scenario's."
 )

@@ -12,6 +12,9 @@ _UNITS = {"": 1, "B": 1} | {
     for power, letter in enumerate("KMGT", start=1)
     for suffix, base in (("", 1024), ("iB", 1024), ("B", 1000))
 }
+MOST_BYTES = 1 << 60
+"""Largest size that is taken for meant; what the system counts in 64 bits has room beyond it."""
+
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -29,4 +32,6 @@ class ByteSize(click.ParamType[int]):
                 f"{value!r} is not a size; write 2GiB, 500MB or a number of bytes", param, ctx
             )
         size: float = float(match.group(1)) * units[match.group(2).upper()]
+        if size > MOST_BYTES:
+            self.fail(f"{value!r} is more than any machine has", param, ctx)
         return round(size)

@@ -15,6 +15,7 @@ from rich.live import Live
 
 from headrace.cli.asking import Asker, controller_options
 from headrace.cli.keyboard import Keyboard
+from headrace.cli.numbers import FiniteRange
 from headrace.cli.outputs import json_option
 from headrace.cli.topview import Screen, picture
 from headrace.core.errors import CallerError, RemoteError
@@ -27,7 +28,7 @@ from headrace.wire.estate import Estate
 @click.option("--once", is_flag=True, help="Show it once and end.")
 @click.option(
     "--every",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=1.0,
     show_default=True,
     help="Seconds between two looks.",
