@@ -14,6 +14,7 @@ from typing import Any
 import datasets
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -260,6 +261,17 @@ def test_a_row_may_name_a_file_of_the_dataset(tmp_path: Path) -> None:
     assert ["no image of this" in reason for reason in broken] == [True] * 3 + [False] * 2
     assert "not fetched" in broken[3]
     assert "null" in broken[4]
+
+
+@pytest.mark.parametrize("ending", ["arrow", "feather", "parquet"])
+def test_a_column_without_a_name_is_a_column(tmp_path: Path, ending: str) -> None:
+    """Tools that write an index without a name write such."""
+    table = pa.table({"": ["eins", "zwei"]})
+    if ending == "parquet":
+        pq.write_table(table, tmp_path / "x.parquet")
+    else:
+        pa.feather.write_feather(table, str(tmp_path / f"x.{ending}"), compression="uncompressed")
+    assert [found["text"] for found in records(tmp_path)] == ["eins", "zwei"]
 
 
 def test_rows_that_name_files_are_read_in_one_run_with_others(tmp_path: Path) -> None:

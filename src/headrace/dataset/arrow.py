@@ -86,7 +86,7 @@ class _Rows:
         self._head = head
         self._columns = columns
         self._samples = samples
-        self._paths = [path for column in columns for path in (column.path, column.file) if path]
+        self._paths = [path for column in columns for path in column.paths]
         self._plain = all(_has_ranges(head.schema, column) for column in columns)
         self._count = 0
 

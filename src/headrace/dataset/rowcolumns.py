@@ -45,6 +45,11 @@ class FieldColumn:
     file: str = ""
     """Path of the leaf that names a file where the medium is not in the column; '' if none is."""
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the paths of all its leaves; that of a column without a name is ''."""
+        return (self.path, self.file) if self.file else (self.path,)
+
 
 class Feature(msgspec.Struct, frozen=True):
     """What Hugging Face says of a column."""
