@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -41,6 +42,14 @@ def test_spans_do_not_touch_and_begin_and_end_with_what_was_asked_for(
     for span in spans:
         assert span.offset == min(ranges[at].offset for at in span.members)
         assert span.end == max(ranges[at].offset + ranges[at].length for at in span.members)
+
+
+def test_many_ranges_that_lie_together_are_merged_in_time_that_grows_with_their_number() -> None:
+    ranges = [ByteRange(100 * at, 100) for at in range(50_000)]
+    begin = time.process_time()
+    (span,) = merge(ranges, 0)
+    assert time.process_time() - begin < 2.0
+    assert span.members == tuple(range(50_000))
 
 
 def test_a_range_that_is_fetched_alone_is_not_copied() -> None:

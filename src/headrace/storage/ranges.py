@@ -29,18 +29,19 @@ def merge(ranges: Sequence[ByteRange], gap: int) -> list[Span]:
         gap: So many bytes between two ranges are rather read than left out [bytes].
     """
     spans: list[Span] = []
-    order = sorted(range(len(ranges)), key=lambda at: ranges[at].offset)
-    for at in order:
-        offset, length = ranges[at].offset, ranges[at].length
-        if length == 0:
-            continue
-        last = spans[-1] if spans else None
-        if last is not None and offset <= last.end + gap:
-            end = max(last.end, offset + length)
-            spans[-1] = Span(last.offset, end, (*last.members, at))
-        else:
-            spans.append(Span(offset, offset + length, (at,)))
-    return spans
+    members: list[int] = []
+    offset = end = 0
+    wanted = [at for at, one in enumerate(ranges) if one.length]
+    for at in sorted(wanted, key=lambda at: ranges[at].offset):
+        one = ranges[at]
+        if members and one.offset > end + gap:
+            spans.append(Span(offset, end, tuple(members)))
+            members = []
+        if not members:
+            offset = end = one.offset
+        members.append(at)
+        end = max(end, one.offset + one.length)
+    return [*spans, Span(offset, end, tuple(members))] if members else spans
 
 
 def cut(span: Span, part_bytes: int) -> list[ByteRange]:
