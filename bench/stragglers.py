@@ -36,7 +36,7 @@ from headrace.agent.local import LocalAgent
 from headrace.core.draws import SampleKey
 from headrace.core.job import JobSpec, ScheduleSpec, SourceSpec
 from headrace.dataset.build import build_index
-from headrace.dataset.index import Index
+from headrace.dataset.index import DEFAULT_PATH, Index
 from headrace.prepare.job import OpenJob, open_job
 from headrace.report.blocks import Table
 from headrace.storage.opening import open_storage
@@ -230,7 +230,7 @@ def forget_keyframes(root: Path, target: Path) -> None:
     place = index.table.schema.get_field_index("keyframes")
     field = index.table.schema.field(place)
     none = pa.array([[]] * len(index), type=field.type)
-    (target / ".headrace" / "index.parquet").unlink()  # a link to the other's
+    (target / DEFAULT_PATH).unlink()  # a link to the other's
     Index(index.table.set_column(place, field, none), index.meta).save(storage)
 
 

@@ -116,9 +116,22 @@ def test_a_wrong_call_is_one_line_and_exit_code_two(
     assert shown.out == ""
 
 
+def test_an_index_adds_no_folder_that_programs_would_take_for_a_class(data: Path) -> None:
+    assert run(["index", str(data)]) == 0
+    assert sorted(one.name for one in data.iterdir() if one.is_dir()) == ["ant", "bee"]
+
+
+def test_the_place_of_an_index_is_on_one_line_however_long(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = data.parent / ("x" * 100 + ".parquet")
+    assert run(["index", str(data), "--out", str(place)]) == 0
+    assert str(place) in capsys.readouterr().out
+
+
 def test_a_damaged_index_is_built_again(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(["index", str(data)])
-    (data / ".headrace/index.parquet").write_bytes(b"damaged")
+    (data / ".headrace-index").write_bytes(b"damaged")
     assert run(["index", str(data)]) == 0
     assert "scanning everything" in capsys.readouterr().err
     assert run(["inspect", str(data)]) == 0

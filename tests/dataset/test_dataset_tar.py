@@ -50,7 +50,7 @@ def test_names_that_climb_or_are_absolute_are_only_keys(tmp_path: Path) -> None:
     index, reader = opened(tmp_path, members)
     assert [index.location(n).file for n in range(2)] == ["s.tar", "s.tar"]
     assert reader.read_raw(index.location(0)) == {"image": picture(8, 8)}
-    assert [path.name for path in tmp_path.iterdir() if path.name != ".headrace"] == ["s.tar"]
+    assert [path.name for path in tmp_path.iterdir()] == ["s.tar"]
 
 
 @pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])

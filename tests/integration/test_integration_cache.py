@@ -12,6 +12,7 @@ import pytest
 
 from headrace import Loader, Pipeline, ops
 from headrace.agent.local import LocalAgent
+from headrace.dataset.index import DEFAULT_PATH
 from headrace.storage.opening import open_storage
 from integration.agents import agent_statistics, wait_until_proven
 from integration.test_integration_same_bytes import batch_digest
@@ -74,7 +75,7 @@ def bucket_of(server: Seaweed, shard: Path, folder: str) -> str:
     """Upload a dataset and index it there; return its URL."""
     server.upload(shard, folder)
     url = f"s3://{BUCKET}/{folder}"
-    open_storage(url).delete_folder(".headrace")
+    open_storage(url).delete(DEFAULT_PATH)
     Loader(url, batch_size=1).close()
     return url
 

@@ -18,7 +18,7 @@ from headrace import Loader, Pipeline
 from headrace.agent.local import LocalAgent
 from headrace.core.errors import NotFoundError, StorageError
 from headrace.dataset.build import build_index
-from headrace.dataset.index import Index
+from headrace.dataset.index import DEFAULT_PATH, Index
 from headrace.dataset.reader import SampleReader
 from headrace.storage.opening import open_storage
 from integration.agents import agent_statistics, wait_until_proven
@@ -64,7 +64,7 @@ def in_s3(s3_server: Seaweed, mixed: Path) -> str:
     with as_client(s3_server.environment):
         s3_server.upload(mixed, "mixed")
         url = f"s3://{BUCKET}/mixed"
-        open_storage(url).delete_folder(".headrace")
+        open_storage(url).delete(DEFAULT_PATH)
         loading(url, Pipeline([])).close()
         return url
 

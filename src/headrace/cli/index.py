@@ -22,6 +22,7 @@ from headrace.dataset.index import DEFAULT_PATH, Index
 from headrace.dataset.scan import ScanOptions
 from headrace.dataset.side import SideFiles
 from headrace.report.document import write_json
+from headrace.report.printable import printable
 from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
 
@@ -131,11 +132,12 @@ def _report(description: Description, place: str, took_s: float, json_file: str 
         )
     if json_file == "-":
         return
-    table = Table(
-        box=SIMPLE_HEAD,
-        title_justify="left",
-        title=f"{place} · {description.digest[:12]} · {seconds(took_s)}",
+    click.echo(
+        f"{description.samples:,} samples in {description.files:,} files, "
+        f"{bytes_(description.file_bytes)}, digest {description.digest}, "
+        f"indexed in {seconds(took_s)}: {printable(place)}"
     )
+    table = Table(box=SIMPLE_HEAD)
     for name in ("kind", "in", "samples", "bytes", "CPU to decode", "broken"):
         table.add_column(name, justify="left" if name in ("kind", "in") else "right")
     for group in description.groups:

@@ -30,8 +30,11 @@ from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
 from headrace.storage.port import FileInfo, Storage
 
-DEFAULT_PATH = ".headrace/index.parquet"
-"""Where an index lies below its dataset's root, unless put elsewhere."""
+DEFAULT_PATH = ".headrace-index"
+"""Where an index lies below its dataset's root, unless put elsewhere.
+
+A file, hidden and without an ending: what takes folders for classes (torchvision's ImageFolder)
+or reads all that ends in .parquet finds the dataset as it was."""
 
 _META_KEY = b"headrace"
 
