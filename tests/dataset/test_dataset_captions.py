@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -191,12 +192,35 @@ def test_a_list_that_cannot_be_read_is_named(
     assert reason in index.problems[0].reason
 
 
-def test_a_byte_order_mark_and_a_sign_outside_of_unicode_do_no_harm(tmp_path: Path) -> None:
-    write_all(
-        tmp_path, {"a.jpg": PICTURE, "metadata.csv": b"\xef\xbb\xbffile_name,text\r\na.jpg,x\r\n"}
-    )
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("metadata.csv", b"file_name,text\r\na.jpg,x\r\n"),
+        ("metadata.jsonl", b'{"file_name":"a.jpg","text":"x"}\r\n'),
+        ("captions.txt", b"a.jpg\tx\r\n"),
+    ],
+)
+def test_a_byte_order_mark_does_no_harm(tmp_path: Path, name: str, data: bytes) -> None:
+    write_all(tmp_path, {"a.jpg": PICTURE, name: codecs.BOM_UTF8 + data})
     assert captions_of(index_of(tmp_path)) == {"a.jpg": "x"}
-    (tmp_path / "metadata.csv").unlink()
+
+
+def test_captions_that_are_categories_are_read(tmp_path: Path) -> None:
+    names, texts = (pa.array(values).dictionary_encode() for values in (["a.jpg"], ["x"]))
+    write_all(tmp_path, {"a.jpg": PICTURE})
+    pq.write_table(pa.table({"file_name": names, "text": texts}), tmp_path / "metadata.parquet")
+    assert captions_of(index_of(tmp_path)) == {"a.jpg": "x"}
+
+
+def test_a_caption_in_parquet_has_the_same_limit(tmp_path: Path) -> None:
+    data = as_parquet({"a.jpg": "x" * (LINE_BYTES + 1)})
+    index = index_of(write_all(tmp_path, {"a.jpg": PICTURE, "metadata.parquet": data}))
+    assert captions_of(index) == {"a.jpg": None}
+    assert "longer than 1 MiB" in index.problems[0].reason
+
+
+def test_a_sign_outside_of_unicode_does_no_harm(tmp_path: Path) -> None:
+    write_all(tmp_path, {"a.jpg": PICTURE})
     (tmp_path / "metadata.jsonl").write_bytes(b'{"file_name":"a.jpg","text":"\\ud800"}\n')
     assert list(reasons(index_of(tmp_path))) == ["metadata.jsonl"]
 

@@ -7,6 +7,7 @@ line. Names are relative to the list's folder.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,12 @@ from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.core.errors import CorruptDataError
 from headrace.dataset.media import TEXT_NAMES
+from headrace.dataset.rowcolumns import is_text
 
 LINE_BYTES = 1024 * 1024
 """Longest line of a list, and longest caption in a file of its own [bytes]."""
@@ -73,12 +76,14 @@ def _from_json_lines(stream: BinaryIO, text_field: str) -> Iterator[Line]:
 def _from_parquet(stream: BinaryIO, text_field: str) -> Iterator[Line]:
     try:
         file = pq.ParquetFile(stream)
-        strings = [c.name for c in file.schema_arrow if _is_string(c.type)]
-        name, text = _columns(strings, strings, text_field)
-        columns = [strings[name], strings[text]]
+        strings = [column.name for column in file.schema_arrow if is_text(column.type)]
+        columns = [strings[place] for place in _columns(strings, strings, text_field)]
         for batch in file.iter_batches(ROWS, columns=columns, use_threads=False):
-            for row in batch.to_pylist():
-                yield row[columns[0]] or "", row[columns[1]] or None
+            names, texts = (batch.column(name).cast(pa.large_string()) for name in columns)
+            if (pc.max(pc.binary_length(texts)).as_py() or 0) > LINE_BYTES:
+                raise CorruptDataError(f"a caption is longer than {LINE_BYTES >> 20} MiB")
+            for name, text in zip(names.to_pylist(), texts.to_pylist(), strict=True):
+                yield name or "", text or None
     except (pa.ArrowException, OSError, EOFError, ValueError, LookupError) as error:
         raise CorruptDataError(f"not a Parquet file that can be read: {error}") from error
 
@@ -99,10 +104,6 @@ CAPTION_LISTS: dict[str, Callable[[BinaryIO, str], Iterator[Line]]] = {
     "captions.txt": _from_tabbed,
 }
 """Name of a list → what reads it; of several in a folder the first says most."""
-
-
-def _is_string(column_type: pa.DataType) -> bool:
-    return column_type in (pa.string(), pa.large_string())
 
 
 def _columns(names: Sequence[str], texts: Sequence[str], text_field: str) -> tuple[int, int]:
@@ -127,7 +128,7 @@ def _first_text(found: dict[str, object], text_field: str) -> str | None:
 def _texts(stream: BinaryIO) -> Iterator[str]:
     for number, line in enumerate(_lines(stream), 1):
         try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.decode()
         except UnicodeDecodeError as error:
             raise CorruptDataError(f"line {number} is not UTF-8: {error}") from error
 
@@ -137,5 +138,5 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
     while line := stream.readline(LINE_BYTES + 1):
         if len(line) > LINE_BYTES:
             raise CorruptDataError(f"line {number} is longer than {LINE_BYTES >> 20} MiB")
-        yield line
+        yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         number += 1
