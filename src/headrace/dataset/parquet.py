@@ -41,7 +41,7 @@ def _rows(
     file: pq.ParquetFile, columns: tuple[FieldColumn, ...], samples: RowSamples
 ) -> Iterator[SampleLocation]:
     number = 0
-    paths = [path for column in columns for path in (column.path, column.file) if path]
+    paths = [path for column in columns for path in column.paths]
     for block in range(file.num_row_groups):
         chunks = _Chunks(file, block)
         batches = file.iter_batches(
