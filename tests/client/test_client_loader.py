@@ -509,6 +509,15 @@ def test_an_unknown_option_names_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "told"),
+    [("num_workers", "write workers="), ("drop_last", "write tail="), ("collate_fn", "ops.Pad")],
+)
+def test_an_option_of_a_dataloader_is_told_what_it_is_called_here(option: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Loader("/nowhere", batch_size=8, **{option: 2})
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"rank": 2, "world": 2}, "rank=2"),

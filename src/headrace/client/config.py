@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from headrace.client.endpoints import find_controller, find_token
 from headrace.client.memory import Allocate, plain
 from headrace.client.registry import FileRegistry, FixedRegistry, Registry, is_registry_file
+from headrace.client.torchoptions import refuse_torch_options
 from headrace.core.errors import ConfigError
 from headrace.core.job import Order, ScheduleSpec, Tail
 from headrace.core.keys import key_hint
@@ -262,6 +263,7 @@ def config_of(options: dict[str, Any]) -> LoaderConfig:
         ConfigError: an unknown option (the nearest known one is named), a wrong value, or no
             batch size.
     """
+    refuse_torch_options(options)
     known = [item.name for item in fields(LoaderConfig)]
     for name in options:
         if name not in known:

@@ -19,6 +19,7 @@ from headrace.client.steplog import StepLog, recording_of
 from headrace.client.torch.loader import rank_and_world
 from headrace.client.torch.mapstyle.recipe import Collate, MapDataset, Plan, Recipe
 from headrace.client.torch.mapstyle.supply import InlineSupply, ProcessSupply, Workforce
+from headrace.client.torchoptions import refuse_torch_options
 from headrace.client.work import Gathered
 from headrace.core.digest import name_digest
 from headrace.core.errors import CallerError, ConfigError
@@ -35,21 +36,6 @@ OPTIONS = (
 """Options of :class:`~headrace.client.config.LoaderConfig` that mean something here."""
 
 _LOADERS_ONLY = tuple({item.name for item in fields(LoaderConfig)} - {*OPTIONS, "workers"})
-_ELSEWHERE = {
-    "shuffle": 'write order="shuffle" (the default) or order="sequential"',
-    "drop_last": 'write tail="drop" (the default), tail="short" or tail="pad"',
-    "num_workers": "write workers=",
-    "prefetch_factor": "write prefetch_steps=, counted over all workers",
-    "multiprocessing_context": "write start_method=",
-    "timeout": "write timeout_s=",
-    "generator": "write seed=",
-    "pin_memory": "leave it out; batches are pinned where there is a CUDA device",
-    "persistent_workers": "leave it out; workers live as long as the loader",
-    "sampler": "the order is a pure function of seed and step, so that it can be resumed; write "
-    "order= and seed=",
-    "batch_sampler": "write batch_size= and order=",
-}
-"""Names that a DataLoader has for what is called otherwise here."""
 
 READY_PER_WORKER = 3
 """Steps that may be ready or in the making for each worker, unless told otherwise."""
@@ -232,9 +218,8 @@ class _Job:
 
 def _config(options: dict[str, Any]) -> LoaderConfig:
     """Return the options as a loader's; other than there, what is broken raises."""
+    refuse_torch_options(options)
     for name in options:
-        if name in _ELSEWHERE:
-            raise ConfigError(f"{name!r} is an option of a DataLoader: {_ELSEWHERE[name]}")
         if name in _LOADERS_ONLY:
             raise ConfigError(
                 f"{name!r} means nothing to a wrapped dataset: its code cannot leave this host, so "
