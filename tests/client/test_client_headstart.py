@@ -168,6 +168,15 @@ def test_a_damaged_clip_is_told_of_at_its_step_and_not_before(tmp_path: Path, cl
             next(batches)
 
 
+def test_what_clips_took_is_told_beside_what_their_headers_let_expect(dataset: Path) -> None:
+    with loading(dataset, **OPTIONS) as loader:
+        assert {one.kind: one.learned for one in loader.explain()} == {"image": None, "video": None}
+        digests(loader)
+        learned = {one.kind: one.learned for one in loader.explain()}
+    assert 0.01 <= (learned["video"] or 0) < 1, "they are small, and their index calls them costly"
+    assert learned["image"] is None, "headers of pictures are right enough"
+
+
 def test_results_beyond_their_part_of_memory_are_not_kept(
     dataset: Path, expected: list[str], clips: Clips
 ) -> None:

@@ -15,9 +15,14 @@ from slow_link import slow_link
 
 from headrace import Batch, Loader, Pipeline, ops
 from headrace.agent.local import LocalAgent
+from headrace.analysis.analyser import Analyser
+from headrace.analysis.figures import CutMove
 from headrace.client import machinery, splitting
+from headrace.client.cutlog import CutLog
 from headrace.client.splitting import Splitting, StepTally
 from headrace.policy.cutting import CuttingLimits
+from headrace.trace.importer import Notes
+from headrace.trace.opening import open_trace
 from headrace.transform.program import Program
 from headrace.transform.split import KindProfile, plan_split
 from headrace.wire.frames import FrameHeader
@@ -75,6 +80,7 @@ def test_a_time_in_which_several_connections_wait_counts_once(growing: Pipeline)
         decides=True,
         members=tuple,
         tell=lambda _: None,
+        log=CutLog(None, "job", rank=0),
     )
     tally, header = StepTally(), FrameHeader(kind="tensor", cut=2, cpu_s=1e-3)
     for sample in range(16):
@@ -100,11 +106,21 @@ def alone(pictures: Path, growing: Pipeline, *, epochs: int) -> list[str]:
         return [digest for _ in range(epochs) for digest in digests(loader)]
 
 
+def moves_in(trace: Path) -> tuple[CutMove, ...]:
+    """Return what an analysis tells of moved cuts."""
+    analyser = Analyser()
+    for batch in open_trace([trace]).batches():
+        analyser.add(batch)
+    (job,) = analyser.result(format_name="headrace", notes=Notes()).jobs
+    return job.cuts
+
+
 @pytest.mark.usefixtures("eager")
 def test_over_a_thin_link_files_come_instead_of_crops_and_no_batch_differs(
-    pictures: Path, growing: Pipeline, agent: LocalAgent
+    pictures: Path, growing: Pipeline, agent: LocalAgent, tmp_path: Path
 ) -> None:
     options = {"pipeline": growing, "batch_size": BATCH, "patience_s": 30, "token": agent.token}
+    options["trace"] = tmp_path
     with (
         slow_link(agent.address, bytes_per_s=1e6) as link,
         loading(pictures, agents=[link.address], require_agents=True, **options) as loader,
@@ -119,6 +135,10 @@ def test_over_a_thin_link_files_come_instead_of_crops_and_no_batch_differs(
     assert 2e5 < (thin.running.bandwidth or 0) < 5e6
     assert thin.places() == ("trainer", "trainer", "trainer")
     assert seen == alone(pictures, growing, epochs=len(seen) // STEPS)
+    (move,) = moves_in(tmp_path)
+    assert (move.samples, move.ops_before, move.ops) == ("image", 2, 0)
+    assert 2e5 < (move.link_bytes_per_s or 0) < 5e6
+    assert min(move.sample_bytes or 0, move.trainer_s or 0) > 0
 
 
 @pytest.mark.usefixtures("eager")

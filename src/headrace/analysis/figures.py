@@ -184,6 +184,32 @@ class Timeline(Figures, frozen=True, kw_only=True):
     """Activity → a row for each rank, a digit for each bin: tenths of it, 9 is all of it."""
 
 
+class CutMove(Figures, frozen=True, kw_only=True):
+    """Agents began to run other ops on a kind of sample; costs are as they were known then."""
+
+    at_s: float
+    """Since the job's first event [s]."""
+
+    samples: str
+    """Their kind."""
+
+    ops_before: int | None
+    ops: int | None
+    """Leading ops that agents run, before and from then on."""
+
+    sample_bytes: int | None
+    """What crosses the network for a sample from then on [bytes]."""
+
+    agent_s: float | None
+    """CPU of an agent for it [s]."""
+
+    trainer_s: float | None
+    """CPU of the trainer for it [s]."""
+
+    link_bytes_per_s: int | None
+    """Bandwidth of the network; None also where no sample was ever waited for [bytes/s]."""
+
+
 class Overlap(Figures, frozen=True, kw_only=True):
     """I/O and compute at the same time, per rank, summed."""
 
@@ -250,6 +276,7 @@ class JobFigures(Figures, frozen=True, kw_only=True):
     accelerators: Accelerators | None = None
     overlap: Overlap | None = None
     timeline: Timeline | None = None
+    cuts: tuple[CutMove, ...] = ()
     phases: tuple[PhaseFigures, ...] = ()
     hottest: tuple[Heat, ...] = ()
 

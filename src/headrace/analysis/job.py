@@ -7,6 +7,7 @@ import msgspec
 from headrace.analysis.accelerators import accelerators, overlap
 from headrace.analysis.checkpoints import CheckpointSums
 from headrace.analysis.columns import Columns
+from headrace.analysis.cuts import MovedCuts
 from headrace.analysis.diagnosis import findings
 from headrace.analysis.distinct import DistinctNames
 from headrace.analysis.evidence import Evidence
@@ -38,6 +39,7 @@ class JobSums:
         self._files = DistinctNames()
         self._evidence = Evidence()
         self._pauses = Pauses()
+        self._cuts = MovedCuts()
 
     def add(self, columns: Columns) -> None:
         """Take in events of the job."""
@@ -55,6 +57,7 @@ class JobSums:
         self._files.add(columns.of(*_OF_FILES), "file")
         self._evidence.add(columns)
         self._pauses.add(columns)
+        self._cuts.add(columns)
 
     def keep_at_most(self, stretches: int) -> None:
         """Let stretches of time take no more memory from now on."""
@@ -83,6 +86,7 @@ class JobSums:
             accelerators=accelerators(self._times, price_per_hour),
             overlap=overlap(self._times),
             timeline=self._times.timeline(spans.begin_ns),
+            cuts=self._cuts.result(spans.begin_ns),
             phases=self._phase_figures(),
             hottest=self._heat.result(spans.begin_ns, spans.end_ns),
         )
@@ -105,6 +109,8 @@ class JobSums:
                 "pauses between requests were too many, short ones were closed: bandwidth is too "
                 f"low by what {closed_s:.3g} s make"
             )
+        if self._cuts.given_up:
+            said["cuts"] = f"{self._cuts.given_up:,} later moves of a cut are not told"
         if self._heat.given_up:
             said["hottest"] = "files were too many: reads of those that come seldom are not counted"
         return said

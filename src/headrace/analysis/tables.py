@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from headrace.analysis.figures import (
     Accelerators,
     Checkpoints,
+    CutMove,
     Heat,
     JobFigures,
     Loading,
@@ -33,6 +34,7 @@ from headrace.report.blocks import Table
 from headrace.report.units import bytes_, percent, seconds
 
 SHOWN_FILES = 10
+SHOWN_CUTS = 10
 _BAR_LETTERS = 20
 _OPERATIONS = 6
 
@@ -47,6 +49,7 @@ def job_blocks(job: JobFigures) -> Iterator[Table]:
         yield from counts_table(job.loading, _worked_s(job))
         if job.loading.stragglers is not None:
             yield from stragglers_table(job.loading.stragglers)
+    yield from cuts_table(job.cuts)
     yield from checkpoints_table(job)
     if job.requests is not None:
         yield from sizes_table(job.requests)
@@ -134,6 +137,17 @@ def stragglers_table(found: Stragglers) -> Iterator[Table]:
             columns=("", "a load", "others", "of the slowest percent"),
             rows=tuple(rows),
             note=_gap(found),
+        )
+
+
+def cuts_table(moves: Sequence[CutMove]) -> Iterator[Table]:
+    """Yield when agents began to run other ops, and what a sample costs since."""
+    if moves:
+        yield Table(
+            title="Agents run other ops",
+            columns=("after", "samples", "ops", "agent", "trainer", "bytes", "network"),
+            rows=tuple(map(_cut_move, moves[:SHOWN_CUTS])),
+            note=_cuts_note(len(moves)),
         )
 
 
@@ -318,6 +332,24 @@ def _slowest_host(found: Stragglers) -> Iterator[tuple[str, str, str, str]]:
     if found.slowest_host is not None and found.slowest_mean_s is not None:
         name = f"host {shortened(found.slowest_host)}"
         yield name, seconds(found.slowest_mean_s), seconds(found.mean_s or 0.0), UNKNOWN
+
+
+def _cut_move(move: CutMove) -> tuple[str, ...]:
+    link = move.link_bytes_per_s
+    return (
+        seconds(move.at_s),
+        move.samples,
+        f"{told_number(move.ops_before)} → {told_number(move.ops)}",
+        UNKNOWN if move.agent_s is None else seconds(move.agent_s),
+        UNKNOWN if move.trainer_s is None else seconds(move.trainer_s),
+        UNKNOWN if move.sample_bytes is None else bytes_(move.sample_bytes),
+        UNKNOWN if link is None else f"{bytes_(link)}/s",
+    )
+
+
+def _cuts_note(moves: int) -> str:
+    further = f" {moves - SHOWN_CUTS:,} later moves are not shown." if moves > SHOWN_CUTS else ""
+    return f"Agent, trainer: CPU for a sample. Bytes: of a sample on the network.{further}"
 
 
 def _gap(found: Stragglers) -> str:

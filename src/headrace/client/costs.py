@@ -27,6 +27,11 @@ class Costs:
         with self._lock:
             return self._estimates.cost_s(self._job.kind(piece.key.sample), piece.cost_s)
 
+    def ratio(self, kind: str) -> float | None:
+        """Return what heavy samples of a kind lately took, over what headers told; None: none."""
+        with self._lock:
+            return self._estimates.ratio(kind)
+
     def learn(self, sample: int, *, foreseen_s: float, seconds: float) -> None:
         """Take in how long a sample, or a part of it, took [s]."""
         if foreseen_s < HEAVY_S:

@@ -142,11 +142,14 @@ class Loader:
         """Return what each op costs, what it does to the bytes and where it runs, per kind.
 
         Rows are the plan, by the headers in the index; ``running`` is what was measured since,
-        and where the cut is by that.
+        and where the cut is by that; ``learned`` corrects what heavy samples are foreseen to take.
         """
         profiles = profiles_of([source.index for source in self.job.sources])
         planned = explain(self.job.program, profiles)
-        return tuple(replace(kind, running=self._machinery.running(kind.kind)) for kind in planned)
+        running, learned = self._machinery.running, self._machinery.learned
+        return tuple(
+            replace(one, running=running(one.kind), learned=learned(one.kind)) for one in planned
+        )
 
     def close(self) -> None:
         """Stop all threads; further loops are refused. May be called again."""

@@ -12,6 +12,7 @@ from headrace.client.config import LoaderConfig
 from headrace.client.costs import Costs
 from headrace.client.counts import Counts
 from headrace.client.crew import Crew
+from headrace.client.cutlog import CutLog
 from headrace.client.fleet import AgentStatistics, Fleet
 from headrace.client.gather import Gatherer
 from headrace.client.headstart import HeadStart, HeadStartStatistics, Outlook, heavy_from
@@ -103,6 +104,7 @@ class Machinery:
             decides=config.rank == 0,
             members=lambda: self._fleet.members,
             tell=self._fleet.recut,
+            log=CutLog(recording, job.spec.id, rank=config.rank),
         )
         allowed = allowed_ops(job)
         self._held = Held()
@@ -175,6 +177,10 @@ class Machinery:
     def running(self, kind: str) -> Running | None:
         """Return what was measured of a kind of sample, and where it is cut now."""
         return self._splitting.running(kind, self._cuts()[kind])
+
+    def learned(self, kind: str) -> float | None:
+        """Return what heavy samples of a kind lately took, over what headers told; None: none."""
+        return self._costs.ratio(kind)
 
     def _cuts(self) -> dict[str, int]:
         """Return how many leading ops agents are asked to run on each kind."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.client.assembly import Visit
 from headrace.client.cpus import OtherWork
+from headrace.client.cutlog import CutLog
 from headrace.client.member import Member
 from headrace.policy.cutting import Cell, CuttingLimits, MovingCut, Seen
 from headrace.transform.explain import Running
@@ -71,6 +72,7 @@ class Splitting:
         decides: bool,
         members: Callable[[], Sequence[Member]],
         tell: Callable[[dict[str, int]], None],
+        log: CutLog,
         limits: CuttingLimits | None = None,
     ) -> None:
         """Begin with what was planned.
@@ -83,6 +85,7 @@ class Splitting:
             decides: Whether this rank decides for the job.
             members: The agents that may be asked now.
             tell: Has agents told of other cuts.
+            log: Records them.
             limits: How easily cuts move.
         """
         moving = {kind: steps for kind, steps in plan.steps.items() if kind not in fixed}
@@ -99,7 +102,7 @@ class Splitting:
         self._cpus = OtherWork()
         self._round_at = 0.0
         self._most: dict[str, int] = {}
-        self._members, self._tell = members, tell
+        self._members, self._tell, self._log = members, tell, log
 
     def waited(self, wait: Wait | None) -> None:
         """Take in a time in which a connection waited for bytes, as soon as it is over."""
@@ -154,7 +157,14 @@ class Splitting:
         elif moved:
             now_at = self._policy.cuts
             logger.info("agents are asked to run other ops: %s", _changes(before, now_at))
+            self._record(before)
             self._tell(now_at)
+
+    def _record(self, before: Mapping[str, int]) -> None:
+        for kind, cut in self._policy.cuts.items():
+            running = self._policy.running(kind, cut) if cut != before[kind] else None
+            if running is not None:
+                self._log.moved(kind, before[kind], running)
 
     def _spare(self) -> float:
         """Return how much agents can do now, of the most that they ever could."""

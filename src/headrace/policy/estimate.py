@@ -44,6 +44,11 @@ class Estimates:
         foreseen_s = max(foreseen_s, SMALLEST_COST_S)
         return foreseen_s * self._ratio(kind, foreseen_s)
 
+    def ratio(self, kind: str) -> float | None:
+        """Return what samples of a kind lately took, over what was foreseen; None: none came."""
+        recent = self._cost.get(kind)
+        return recent.median if recent else None
+
     def nbytes(self, kind: str, foreseen: int) -> int:
         """Return the memory to reserve for a sample [bytes]."""
         return max(1, round(foreseen * self._size.get(kind, 1.0)))

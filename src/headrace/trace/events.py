@@ -79,6 +79,9 @@ class Kind(StrEnum):
     """A function that is none of these."""
 
 
+MOVE_CUT = "move cut of "
+"""Begins the name of a ``call``, and the kind of samples that agents run other ops on ends it."""
+
 PARTS = (Kind.METADATA, Kind.RETRIEVAL, Kind.TRANSFORMATION, Kind.OVERHEAD)
 """Of a load."""
 

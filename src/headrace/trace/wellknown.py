@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from headrace.trace.events import Kind, Phase
+from headrace.trace.events import MOVE_CUT, Kind, Phase
 
 
 def _words(text: str) -> frozenset[str]:
@@ -44,6 +44,7 @@ _OWN = frozenset(
     (
         *("copy chunk", "process_io", "publish", "publish copy", "read metadata", "serve"),
         *("serve range", "set copies", "transform"),
+        *(f"{MOVE_CUT}{kind}" for kind in ("audio", "image", "text", "video")),
     )
 )
 
@@ -52,10 +53,11 @@ NAMES = _CALLS | _AUDITED | _LIBRARIES | _OWN
 
 COUNTS = _words(
     """
-    bytes_agents bytes_kept bytes_shared bytes_storage bytes_wire cancelled_write_bytes copies
-    files items queue_batches queue_bytes queued_ns rchar read_bytes reads requests retries
-    samples samples_dropped samples_hedged samples_local samples_raw samples_substituted
-    samples_tensor storage_bytes syscr syscw tensors throttled_ns wchar write_bytes writes
+    agent_ns bytes_agents bytes_kept bytes_shared bytes_storage bytes_wire
+    cancelled_write_bytes copies files items link_bytes_per_s ops ops_before queue_batches
+    queue_bytes queued_ns rchar read_bytes reads requests retries samples samples_dropped
+    samples_hedged samples_local samples_raw samples_substituted samples_tensor storage_bytes
+    syscr syscw tensors throttled_ns trainer_ns wchar write_bytes writes
     """
 )
 """Of further numbers of an event."""

@@ -96,6 +96,11 @@ class KindExplanation:
     running: Running | None = None
     """What was measured since the job runs, and what became of the plan; None: nothing yet."""
 
+    learned: float | None = None
+    """What samples of the kind that are foreseen to take 10 ms or more lately took, reading
+    included, over what their headers told: by this much their costs are corrected; None: none
+    was made yet."""
+
     def places(self) -> tuple[Place, ...]:
         """Return where each op runs now."""
         if self.running is None:
