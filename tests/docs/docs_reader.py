@@ -14,8 +14,17 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^```python title=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A block that is a file of its own, with its name."""
+
 COMMAND_S = 120
 """Longest command: a cluster that starts on a busy machine [s]."""
+
+
+def save_files(text: str, folder: Path) -> None:
+    """Save the files that a page shows, as a reader would."""
+    for name, block in FILE.findall(text):
+        (folder / name).write_text(block)
 
 
 class Reader:

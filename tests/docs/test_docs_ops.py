@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from docs_reader import BLOCK, REPOSITORY
+from docs_reader import BLOCK, REPOSITORY, save_files
 
 from headrace import ops
 from sounds import sound
@@ -22,7 +22,9 @@ def test_the_examples_print_what_the_page_shows(
         data = sound("wav", "pcm_s16le", seconds=seconds, rate=16_000, channels=1)
         (tmp_path / f"sounds/{seconds}.wav").write_bytes(data)
     text = PAGE.read_text()
+    save_files(text, tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     names: dict[str, object] = {}
     for _, block in BLOCK.findall(text):
         exec(compile(block, "ops.md", "exec"), names)

@@ -135,7 +135,7 @@ def make(recipe: Recipe, task: Task, watch: Watch) -> Made | Failed:
         try:
             items += _items(recipe, SampleKey(task.seed, epoch, sample), watch, lost)
         except Exception as error:  # noqa: BLE001 - any exception of the user's code
-            return Failed.of(error, f"sample {sample} of the dataset cannot be made", sample)
+            return Failed.of(error, _unmade(sample, recipe.on_corrupt), sample)
     try:
         value = recipe.collate(items) if items else None
     except Exception as error:  # noqa: BLE001 - likewise
@@ -184,6 +184,15 @@ def _item(recipe: Recipe, key: SampleKey, watch: Watch) -> Any:
     watch(key.sample)
     seed_generators(key)
     return recipe.dataset[key.sample]
+
+
+def _unmade(sample: int, on_corrupt: OnCorrupt) -> str:
+    if on_corrupt != "raise":
+        return f"sample {sample} of the dataset cannot be made, nor can {ATTEMPTS} others"
+    return (
+        f"sample {sample} of the dataset cannot be made; try dataset[{sample}], or go on with "
+        'another in its place: on_corrupt="substitute"'
+    )
 
 
 def _substitute(recipe: Recipe, key: SampleKey, watch: Watch, error: Exception) -> tuple[int, Any]:
