@@ -83,14 +83,25 @@ def test_an_index_elsewhere_leaves_the_dataset_alone(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(data.rglob("*"))
-    out = tmp_path / "idx.parquet"
-    assert facts(capsys, "index", str(data), "--out", str(out))["index"] == str(out)
+    out = tmp_path / "made" / "here"
+    place = facts(capsys, "index", str(data), "--out", str(out))["index"]
+    assert place == f"{out}/.headrace-index"
     assert sorted(data.rglob("*")) == before
     assert facts(capsys, "inspect", str(data), "--index", str(out))["stale"] == {
         "changed": [],
         "gone": [],
         "new": [],
     }
+    assert run(["inspect", str(data)]) == 2
+    assert run(["explain", str(data), "--index", str(out)]) == 0
+
+
+def test_a_missing_index_elsewhere_says_how_to_build_it_there(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bare").mkdir()
+    assert run(["inspect", str(data), "--index", str(tmp_path / "bare")]) == 2
+    assert f"`headrace index {data} --out {tmp_path}/bare`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -99,7 +110,7 @@ def test_an_index_elsewhere_leaves_the_dataset_alone(
         (["index", "{data}/empty"], "no samples below"),
         (["index", "{data}x"], "did you mean {data}?"),
         (["index", "gopher://x/y"], "not supported"),
-        (["index", "{data}", "--out", "index"], "must end in .parquet"),
+        (["index", "{data}", "--out", "{data}/ant/1.jpg"], "is a file; name another directory"),
         (["index", "{data}", "--workers", "0"], "must be at least 1"),
         (["inspect", "{data}"], "headrace index"),
         (["inspect", "{data}/ant/1.jpg"], "is a file"),
@@ -124,7 +135,7 @@ def test_an_index_adds_no_folder_that_programs_would_take_for_a_class(data: Path
 def test_the_place_of_an_index_is_on_one_line_however_long(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = data.parent / ("x" * 100 + ".parquet")
+    place = data.parent / ("x" * 100)
     assert run(["index", str(data), "--out", str(place)]) == 0
     assert str(place) in capsys.readouterr().out
 

@@ -145,16 +145,17 @@ def test_the_digest_changes_with_a_sample(tmp_path: Path) -> None:
     assert build_index(storage).digest != before
 
 
-def test_an_index_is_found_below_its_root_by_url_and_by_its_path(tmp_path: Path) -> None:
+def test_an_index_is_found_below_its_root_and_in_another_folder(tmp_path: Path) -> None:
     storage = LocalStorage(write_all(tmp_path / "data", MIXED))
     index = build_index(storage)
     index.save(storage)
-    index.save(tmp_path / "elsewhere.parquet")
+    (tmp_path / "elsewhere").mkdir()
+    index.save(tmp_path / "elsewhere")
     loaded = [
         Index.load(storage),
         Index.load(f"file:{tmp_path}/data"),
         Index.load(tmp_path / "data"),
-        Index.load(str(tmp_path / "elsewhere.parquet")),
+        Index.load(str(tmp_path / "elsewhere")),
     ]
     assert {each.digest for each in loaded} == {index.digest}
     assert loaded[0].table.equals(index.table)
@@ -167,9 +168,9 @@ def test_a_missing_index_says_how_to_build_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", parquet({"text": ["a"]})])
 def test_what_is_no_index_is_refused(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "x.parquet").write_bytes(data)
+    (tmp_path / ".headrace-index").write_bytes(data)
     with pytest.raises(CorruptDataError, match="headrace index"):
-        Index.load(tmp_path / "x.parquet")
+        Index.load(tmp_path)
 
 
 def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:

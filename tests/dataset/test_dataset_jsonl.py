@@ -206,10 +206,11 @@ def test_a_side_file_of_another_version_is_not_used(tmp_path: Path) -> None:
 
 def test_side_files_go_beside_an_index_that_lies_elsewhere(tmp_path: Path) -> None:
     root = write_all(tmp_path / "root", {"x.jsonl.gz": gzipped(json_lines(TEXTS))})
-    storage, side = LocalStorage(root), SideFiles.beside(tmp_path / "c4.parquet")
+    (tmp_path / "c4").mkdir()
+    storage, side = LocalStorage(root), SideFiles(LocalStorage(tmp_path / "c4"))
     index = build_index(storage, side=side)
     assert [path.name for path in root.iterdir()] == ["x.jsonl.gz"]
-    assert (tmp_path / ".c4.side").is_dir()
+    assert len(list((tmp_path / "c4/.headrace").iterdir())) == 1
     assert texts_of(index, SampleReader(storage, side=side), [2000]) == [TEXTS[2000]]
 
 

@@ -255,6 +255,7 @@ class Engine:
                     links_within=source.place.links_within,
                     pipeline=pipeline,
                     allowed_ops=self.config.allowed_ops,
+                    index=source.index,
                 )
             )
 

@@ -28,6 +28,9 @@ class ServedSource:
     tier: TierName = OTHER_TIER
     """Tier of storage that it lies on."""
 
+    index: Located | None = None
+    """Folder of its index; None: ``place``."""
+
 
 @dataclass(slots=True)
 class Proof:

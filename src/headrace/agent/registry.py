@@ -18,11 +18,11 @@ from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
 from headrace.agent.leading import Leading
-from headrace.agent.roots import Roots
+from headrace.agent.roots import Located, Roots
 from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import Failed
 from headrace.core.errors import CallerError, ConfigError
-from headrace.core.job import MAX_STEP
+from headrace.core.job import MAX_STEP, JobSpec
 from headrace.core.roster import RosterEntry
 from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob, open_job
@@ -241,7 +241,7 @@ class Registry:
         self, message: RegisterJob
     ) -> tuple[OpenJob, tuple[ServedSource, ...], Callable[[], None]]:
         """Open a job's sources; returns also what gives their storages back."""
-        places = [self.roots.locate(source.url) for source in message.spec.sources]
+        places, indexes = self._places(message.spec)
         with ExitStack() as taken:
             opened = open_job(
                 message.spec,
@@ -252,7 +252,13 @@ class Registry:
             release = taken.pop_all().close
         numbers = self._engine.next_numbers(len(places))
         tiers = [self._engine.tiers.of(place.url) for place in places]
-        return opened, tuple(map(ServedSource, numbers, places, tiers)), release
+        return opened, tuple(map(ServedSource, numbers, places, tiers, indexes)), release
+
+    def _places(self, spec: JobSpec) -> tuple[list[Located], list[Located | None]]:
+        """Return where each source's files are, and where its index is if it lies apart."""
+        locate = self.roots.locate
+        indexes = [locate(source.index) if source.index else None for source in spec.sources]
+        return [locate(source.url) for source in spec.sources], indexes
 
 
 def _preparers(opened: OpenJob) -> tuple[Preparer, ...]:

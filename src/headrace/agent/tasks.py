@@ -13,6 +13,7 @@ import msgspec
 
 from headrace.agent.arena import Extent
 from headrace.agent.fasttier.through import Errand, Passage
+from headrace.agent.roots import Located
 from headrace.core.parts import WHOLE, SamplePart
 from headrace.dataset.location import SampleLocation
 from headrace.wire.frames import FieldHeader
@@ -36,6 +37,8 @@ class OpenPipeline(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
 
     pipeline: str
     allowed_ops: tuple[str, ...]
+    index: Located | None = None
+    """Folder of the index, and of what was derived from the files; None: that of the files."""
 
 
 class ClosePipeline(msgspec.Struct, frozen=True, kw_only=True, tag="close"):

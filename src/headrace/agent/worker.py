@@ -16,6 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from headrace.agent.arena import Extent, pieces
@@ -53,6 +54,7 @@ from headrace.core.errors import (
     StaleIndexError,
 )
 from headrace.dataset.reader import SampleReader
+from headrace.dataset.side import SideFiles
 from headrace.prepare.sample import Prepared, Preparer, finish_raw
 from headrace.storage.port import Storage
 from headrace.transform.fingerprint import fingerprint
@@ -154,18 +156,23 @@ class Worker:
         """Open a source when it is first used: one that cannot be opened harms no other."""
         if source not in self._preparers:
             message = self._sources[source]
-            storage = self._storages.take(place_of(message))
-            try:
-                self._preparers[source] = open_preparer(message, storage)
-            except BaseException:
-                self._storages.give_back(place_of(message))
-                raise
+            with ExitStack() as taken:
+                storages = [self._take(place, taken) for place in places_of(message)]
+                self._preparers[source] = open_preparer(message, storages[0], storages[-1])
+                taken.pop_all()
         return self._preparers[source]
 
     def _forget(self, source: int) -> None:
         message = self._sources.pop(source, None)
         if message is not None and self._preparers.pop(source, None) is not None:
-            self._storages.give_back(place_of(message))
+            for place in places_of(message):
+                self._storages.give_back(place)
+
+    def _take(self, place: Located, taken: ExitStack) -> Storage:
+        """Return a place's storage, which is given back when ``taken`` is closed."""
+        storage = self._storages.take(place)
+        taken.callback(self._storages.give_back, place)
+        return storage
 
     def _room_for(self, task: Task, nbytes: int) -> tuple[Extent, ...] | None:
         if nbytes <= sum(extent.length for extent in task.extents):
@@ -197,15 +204,16 @@ class Worker:
         return data
 
 
-def place_of(message: OpenPipeline) -> Located:
-    """Return where a source's files are."""
-    return Located(message.url, message.links_within)
+def places_of(message: OpenPipeline) -> list[Located]:
+    """Return where a source's files are, and where its index lies if that is elsewhere."""
+    files = Located(message.url, message.links_within)
+    return [files] if message.index is None else [files, message.index]
 
 
-def open_preparer(message: OpenPipeline, storage: Storage) -> Preparer:
-    """Return what makes the samples of one source."""
+def open_preparer(message: OpenPipeline, storage: Storage, beside: Storage) -> Preparer:
+    """Return what makes the samples of one source; its index lies in ``beside``."""
     program = Program(Pipeline.from_json(message.pipeline, allowed=message.allowed_ops))
-    return Preparer(program, SampleReader(storage))
+    return Preparer(program, SampleReader(storage, side=SideFiles(beside)))
 
 
 def copy_into(targets: Sequence[Buffer], sources: Sequence[Buffer]) -> None:

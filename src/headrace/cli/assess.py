@@ -17,6 +17,7 @@ from rich.text import Text
 
 from headrace.cli.bandwidths import Bandwidth
 from headrace.cli.durations import Duration
+from headrace.cli.indexplaces import index_option
 from headrace.cli.numbers import FiniteRange
 from headrace.cli.outputs import json_option, require_writable_file
 from headrace.cli.pipelines import read_pipeline
@@ -66,6 +67,7 @@ _WIDE = 100
     help="Time to measure samples.",
 )
 @click.option("--allow-op", "allowed", multiple=True, help="Import path that user ops may have.")
+@index_option
 @json_option("Write the figures; - is standard output.")
 @click.option("--html", "html_file", metavar="FILE", help="Write a page for a browser.")
 def command(
@@ -80,6 +82,7 @@ def command(
     bandwidth: float,
     seconds: float,
     allowed: tuple[str, ...],
+    place: str | None,
     json_file: str | None,
     html_file: str | None,
 ) -> None:
@@ -114,15 +117,13 @@ def command(
         bandwidth=bandwidth,
     )
     program = Program(read_pipeline(pipeline_file, allowed=allowed))
-    source = find_source(url, None).open
+    source = find_source(url, None, index=place or "").open
     assert source.reader is not None  # without agents, a dataset is seen or refused
-    assert source.storage is not None
     try:
         with _progress() as told:
             measurement = measure(source.index, source.reader, program, seconds=seconds, told=told)
     finally:
-        source.reader.close()
-        source.storage.close()
+        source.close()
     found = outlook(program, profiles_of([source.index]), measurement, settings)
     if json_file:
         write_json(json_file, {"url": url, "settings": settings, "outlook": found})

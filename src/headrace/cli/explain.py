@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from headrace.cli.bandwidths import Bandwidth
+from headrace.cli.indexplaces import index_option, load_index
 from headrace.cli.outputs import json_option
 from headrace.cli.pipelines import read_pipeline
 from headrace.core.errors import CallerError, CorruptDataError
@@ -51,10 +52,12 @@ _IMAGENET_STD = (0.229, 0.224, 0.225)
 @click.option(
     "--bandwidth", type=Bandwidth(), default="10Gbit", show_default=True, help="Storage to trainer."
 )
+@index_option
 @json_option("Write the same as JSON to a file, - for stdout.")
 def command(
     url: str,
     *,
+    place: str | None,
     pipeline_file: Path | None,
     allowed: tuple[str, ...],
     measure: int | None,
@@ -73,7 +76,7 @@ def command(
         pipeline = read_pipeline(pipeline_file, allowed=allowed)
     program = Program(pipeline)
     storage = open_storage(url)
-    index = Index.load(storage)
+    index = load_index(url, place)
     explained = explain(program, _profiles(index), Premise(bandwidth=bandwidth))
     if measure is not None:
         explained = tuple(

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from headrace.cli.fileproblems import problem_lines
-from headrace.cli.outputs import json_option
-from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
+from headrace.cli.outputs import json_option, require_writable_folder
+from headrace.core.errors import CorruptDataError, NotFoundError
 from headrace.dataset.build import BuildProgress, OnProgress, build_index
 from headrace.dataset.describe import Description, describe
 from headrace.dataset.index import DEFAULT_PATH, Index
@@ -25,11 +25,12 @@ from headrace.report.document import write_json
 from headrace.report.printable import printable
 from headrace.report.units import bytes_, seconds
 from headrace.storage.opening import open_storage
+from headrace.storage.port import Storage
 
 
 @click.command()
 @click.argument("url")
-@click.option("--out", help="Put the index into this .parquet file, not below URL.")
+@click.option("--out", metavar="FOLDER", help="Put the index there, not below URL.")
 @click.option("--text-field", default="text", show_default=True, help="JSON key or column of text.")
 @click.option("--window", type=int, help="Tokens of a sample of Megatron's files: sequence + 1.")
 @click.option("--document-seed", type=int, help="Cut windows in Megatron's order of this seed.")
@@ -59,28 +60,38 @@ def command(
     \b
     Examples:
       headrace index /data/images
-      headrace index /mnt/readonly/c4 --out ~/c4.parquet --text-field content
+      headrace index /mnt/readonly/c4 --out ~/indexes/c4 --text-field content
     """  # noqa: D301 - click reads the lone \b
-    if out is not None and not out.endswith(".parquet"):
-        raise CallerError(f"--out {out} must end in .parquet; write --out {out}.parquet")
     begin = time.perf_counter()
     storage = open_storage(url)
-    side = SideFiles(storage) if out is None else SideFiles.beside(out)
-    previous = None if full else _previous(url if out is None else out)
+    beside = storage if out is None else _opened(out)
+    previous = None if full else _previous(beside)
     options = ScanOptions(
         text_field=text_field, window=window, document_seed=document_seed, workers=workers
     )
     with _progress_bar() as on_progress:
         index = build_index(
-            storage, options=options, previous=previous, side=side, on_progress=on_progress
+            storage,
+            options=options,
+            previous=previous,
+            side=SideFiles(beside),
+            on_progress=on_progress,
         )
-    index.save(storage) if out is None else index.save(out)
-    place = str(Path(out).expanduser()) if out else f"{storage.url}/{DEFAULT_PATH}"
-    _report(describe(index), place, time.perf_counter() - begin, json_file)
+    index.save(beside)
+    _report(describe(index), f"{beside.url}/{DEFAULT_PATH}", time.perf_counter() - begin, json_file)
     return 0 if len(index) else 1
 
 
-def _previous(place: str) -> Index | None:
+def _opened(out: str) -> Storage:
+    """Open the folder for an index; one of this host is made."""
+    if "://" not in out and not out.startswith("file:"):
+        folder = Path(out).expanduser()
+        require_writable_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    return open_storage(out)
+
+
+def _previous(place: Storage) -> Index | None:
     try:
         return Index.load(place)
     except NotFoundError:

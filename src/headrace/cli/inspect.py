@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.fileproblems import problem_lines
+from headrace.cli.indexplaces import index_option, load_index
 from headrace.cli.outputs import json_option
 from headrace.dataset.describe import (
     Description,
@@ -20,7 +21,6 @@ from headrace.dataset.describe import (
     compare_files,
     describe,
 )
-from headrace.dataset.index import Index
 from headrace.dataset.listing import list_dataset
 from headrace.report.bars import bars
 from headrace.report.document import write_json
@@ -34,9 +34,9 @@ SHOWN = 20
 
 @click.command()
 @click.argument("url")
-@click.option("--index", "index_file", help="The index file, if it does not lie below URL.")
+@index_option
 @json_option("Write the same as JSON to a file, - for stdout.")
-def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
+def command(url: str, *, place: str | None, json_file: str | None) -> int:
     """Describe the dataset at URL: counts, bytes, sizes, decode cost, classes, what is broken.
 
     Exits with 1 if files changed since they were indexed: run `headrace index` again.
@@ -44,10 +44,10 @@ def command(url: str, *, index_file: str | None, json_file: str | None) -> int:
     \b
     Examples:
       headrace inspect /data/images
-      headrace inspect /mnt/readonly/c4 --index ~/c4.parquet --json -
+      headrace inspect /mnt/readonly/c4 --index ~/indexes/c4 --json -
     """  # noqa: D301 - click reads the lone \b
     storage = open_storage(url)
-    index = Index.load(index_file or storage)
+    index = load_index(url, place)
     staleness = compare_files(index, list_dataset(storage))
     description = describe(index)
     if json_file:

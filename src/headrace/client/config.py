@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from headrace.client.endpoints import find_controller, find_token
 from headrace.client.memory import Allocate, plain
@@ -45,6 +45,7 @@ _KINDS: dict[str, Any] = {
     "ca_file": str | Path | None,
     "trace": str | Path | bool,
     "allocate": Callable,
+    "index": str | os.PathLike | Mapping | None,
 }
 _KIND_NAMES = {
     "token": "text or None",
@@ -55,7 +56,11 @@ _KIND_NAMES = {
     "ca_file": "a path or None",
     "trace": "a folder, True or False",
     "allocate": "a function that returns memory",
+    "index": "a folder, a mapping from datasets to folders, or None",
 }
+
+Indexes: TypeAlias = "str | os.PathLike[str] | Mapping[Any, str | os.PathLike[str]] | None"
+"""Where indexes lie: of the only dataset, or of each that has one elsewhere."""
 
 LONGEST_NAME = 256
 """Letters of a tier's name, and of a job's title, that a controller takes."""
@@ -74,6 +79,10 @@ class LoaderConfig:
 
     pipeline: Pipeline = field(default_factory=lambda: Pipeline([]))
     """What is done to each sample; nothing by default, so that batches hold encoded bytes."""
+
+    index: Indexes = None
+    """Folder, or its URL, that ``headrace index --out`` put the index into; of several datasets a
+    mapping from each; None is where the files are."""
 
     seed: int = 0
     """Decides the order and every sample's randomness."""

@@ -15,7 +15,7 @@ from headrace.client.loop import Loop
 from headrace.client.machinery import Machinery, MachineryStatistics
 from headrace.client.position import Position
 from headrace.client.reporting.standing import ControlStatistics
-from headrace.client.sources import Urls, find_source, weights_of
+from headrace.client.sources import Urls, find_source, indexes_of, weights_of
 from headrace.client.steplog import StepLog, recording_of
 from headrace.client.work import Gathered
 from headrace.core.errors import CallerError
@@ -179,7 +179,11 @@ def _machinery(job: OpenJob, config: LoaderConfig) -> tuple[Machinery, StepLog]:
 
 def _open(urls: Urls, config: LoaderConfig) -> OpenJob:
     endpoints = config.endpoints()
-    found = [find_source(url, weight, endpoints) for url, weight in weights_of(urls).items()]
+    weights = weights_of(urls)
+    indexes = indexes_of(config.index, weights)
+    found = [
+        find_source(url, weight, endpoints, index=indexes[url]) for url, weight in weights.items()
+    ]
     spec = JobSpec(
         sources=tuple(source.spec for source in found),
         schedule=config.schedule(),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from headrace.client.config import Indexes
 from headrace.client.remote import fetch_index
 from headrace.core.errors import (
     AgentUnavailableError,
@@ -25,6 +27,7 @@ from headrace.core.job import SourceSpec
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.reader import SampleReader
+from headrace.dataset.side import SideFiles
 from headrace.prepare.job import OpenSource
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
@@ -68,13 +71,37 @@ def weights_of(urls: Urls) -> dict[str, float | None]:
     return _checked([_text_of(url) for url in urls])
 
 
-def find_source(url: str, weight: float | None, agents: Sequence[Endpoint] = ()) -> FoundSource:
+def indexes_of(index: Indexes, urls: Collection[str]) -> dict[str, str]:
+    """Return where the index of each dataset lies; '' is where its files are.
+
+    Raises:
+        ConfigError: a folder is given for several datasets, or for one that the loader has not.
+    """
+    if index is None:
+        return dict.fromkeys(urls, "")
+    if not isinstance(index, Mapping):
+        if len(urls) > 1:
+            raise ConfigError(
+                f"index={str(index)!r} is one folder for {len(urls)} datasets; give a mapping from "
+                "each dataset to the folder of its index"
+            )
+        index = dict.fromkeys(urls, index)
+    places = {_text_of(url): _absolute(_text_of(place)) for url, place in index.items()}
+    for url in places.keys() - set(urls):
+        raise ConfigError(f"index= names {url}, which is none of the datasets: {', '.join(urls)}")
+    return {url: places.get(url, "") for url in urls}
+
+
+def find_source(
+    url: str, weight: float | None, agents: Sequence[Endpoint] = (), *, index: str = ""
+) -> FoundSource:
     """Open a dataset; one that is small and has no index yet is indexed now.
 
     Args:
         url: The dataset.
         weight: Its share in the mixture; None: in proportion to its samples.
         agents: Who is asked for the index if this host does not see the files.
+        index: Folder or URL of the index; empty: where the files are.
 
     Raises:
         NotFoundError: there is no such dataset, or no index and too many files to make one.
@@ -82,44 +109,48 @@ def find_source(url: str, weight: float | None, agents: Sequence[Endpoint] = ())
         AgentUnavailableError: this host does not see the files, and no agent answers.
     """
     url = _absolute(url)
-    source = _open_anywhere(url, agents) if agents else _open_here(url)
+    source = _open_anywhere(url, index, agents) if agents else _open_here(url, index)
     spec = SourceSpec(
         url=url,
         index_digest=source.index.digest,
         samples=len(source.index),
         weight=float(len(source.index)) if weight is None else weight,
+        index=index,
     )
     return FoundSource(spec, source)
 
 
-def _open_anywhere(url: str, agents: Sequence[Endpoint]) -> OpenSource:
+def _open_anywhere(url: str, index: str, agents: Sequence[Endpoint]) -> OpenSource:
     """Open a dataset here if this host sees it, else with an index and bytes from agents."""
     try:
         storage = open_storage(url)
     except (CallerError, RemoteError) as error:
-        return _open_there(url, agents, error)
+        return _open_there(url, index, agents, error)
     try:
-        return _indexed(storage)
+        return _indexed(storage, url, index)
     except RemoteError as error:
-        return _open_there(url, agents, error)
+        return _open_there(url, index, agents, error)
 
 
-def _open_here(url: str) -> OpenSource:
-    return _indexed(open_storage(url))
+def _open_here(url: str, index: str) -> OpenSource:
+    return _indexed(open_storage(url), url, index)
 
 
-def _indexed(storage: Storage) -> OpenSource:
+def _indexed(storage: Storage, url: str, place: str) -> OpenSource:
+    with ExitStack() as opened:
+        opened.callback(storage.close)
+        beside = open_storage(place) if place else None
+        if beside is not None:
+            opened.callback(beside.close)
+        index = Index.load(beside, of=url) if beside else _load_or_build(storage)
+        opened.pop_all()
+    reader = SampleReader(storage, side=SideFiles(beside or storage))
+    return OpenSource(index=index, reader=reader, storage=storage, beside=beside)
+
+
+def _open_there(url: str, place: str, agents: Sequence[Endpoint], why: HeadraceError) -> OpenSource:
     try:
-        index = _load_or_build(storage)
-    except BaseException:
-        storage.close()
-        raise
-    return OpenSource(index=index, reader=SampleReader(storage), storage=storage)
-
-
-def _open_there(url: str, agents: Sequence[Endpoint], why: HeadraceError) -> OpenSource:
-    try:
-        index = fetch_index(url, agents)
+        index = fetch_index(place or url, agents)
     except RefusedError as error:
         raise NotFoundError(
             f"{url} is not seen by this host ({why}), and no agent serves it: {error}"

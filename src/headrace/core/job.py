@@ -32,6 +32,9 @@ class SourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weight: float = 1.0
     """Share of this source in a mixture, relative to the other weights."""
 
+    index: str = ""
+    """URL of the folder that the index lies in; empty: where the files are."""
+
 
 MOST_BATCH = 1 << 24
 """Largest global batch: its order is held in memory, by agents as well [samples]."""

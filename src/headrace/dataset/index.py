@@ -26,12 +26,11 @@ from headrace.dataset.location import Kind, SampleLocation
 from headrace.dataset.media import KINDS
 from headrace.dataset.rowaccess import RowAccess, single_columns
 from headrace.dataset.rows import PLACE_COLUMNS, SCHEMA_VERSION, canonical_buffers
-from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
 from headrace.storage.port import FileInfo, Storage
 
 DEFAULT_PATH = ".headrace-index"
-"""Where an index lies below its dataset's root, unless put elsewhere.
+"""Where an index lies below its dataset's root, or below another folder that it was put into.
 
 A file, hidden and without an ending: what takes folders for classes (torchvision's ImageFolder)
 or reads all that ends in .parquet finds the dataset as it was."""
@@ -199,26 +198,29 @@ class Index:
             )
         return cls(table.replace_schema_metadata(None), meta)
 
-    def save(self, target: Storage | str | Path, path: str = DEFAULT_PATH) -> FileInfo:
-        """Write the index atomically: below a storage's root, or to a file of its own."""
-        storage, path = _place(target, path)
-        return storage.write(path, self.to_bytes())
+    def save(self, target: Storage | str | Path) -> FileInfo:
+        """Write the index atomically: into a dataset (a storage, its URL) or any other folder."""
+        return _opened(target).write(DEFAULT_PATH, self.to_bytes())
 
     @classmethod
-    def load(cls, source: Storage | str | Path, path: str = DEFAULT_PATH) -> Index:
-        """Read the index of a dataset (a storage, its URL), or an index file (its path).
+    def load(cls, source: Storage | str | Path, *, of: str = "") -> Index:
+        """Read the index in a dataset (a storage, its URL) or in any other folder.
+
+        Args:
+            source: Where it lies.
+            of: The dataset's URL, where that is not ``source``.
 
         Raises:
             NotFoundError: there is no index; says how to build one.
         """
-        storage, path = _place(source, path)
+        storage = _opened(source)
+        place = f"{storage.url}/{DEFAULT_PATH}"
         try:
-            data = storage.read(path)
+            data = storage.read(DEFAULT_PATH)
         except NotFoundError as error:
-            raise NotFoundError(
-                f"no index at {storage.url}/{path}; build it with `headrace index {storage.url}`"
-            ) from error
-        return cls.from_bytes(data, source=f"{storage.url}/{path}")
+            command = index_command(of or storage.url, storage.url)
+            raise NotFoundError(f"no index at {place}; build it with `{command}`") from error
+        return cls.from_bytes(data, source=place)
 
     def _checked(self, sample: int) -> int:
         if not 0 <= sample < len(self):
@@ -231,10 +233,10 @@ class Index:
         return name_digest(head, *buffers)
 
 
-def _place(where: Storage | str | Path, path: str) -> tuple[Storage, str]:
-    if not isinstance(where, (str, Path)):
-        return where, path
-    local = Path(where).expanduser()
-    if str(where).endswith(".parquet"):
-        return LocalStorage(local.parent), local.name
-    return open_storage(str(where)), path
+def index_command(url: str, place: str = "") -> str:
+    """Return the command that indexes a dataset, into another folder if one is given."""
+    return f"headrace index {url}{f' --out {place}' if place not in ('', url) else ''}"
+
+
+def _opened(where: Storage | str | Path) -> Storage:
+    return open_storage(str(where)) if isinstance(where, (str, Path)) else where

@@ -8,11 +8,9 @@ what it holds is then worked out again in memory.
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 from headrace.core.digest import name_digest
 from headrace.core.errors import NotFoundError
-from headrace.storage.local import LocalStorage
 from headrace.storage.port import FileInfo, Storage
 
 DEFAULT_FOLDER = ".headrace"
@@ -27,12 +25,6 @@ class SideFiles:
     def __init__(self, storage: Storage, folder: str = DEFAULT_FOLDER) -> None:
         self._storage = storage
         self._folder = folder
-
-    @classmethod
-    def beside(cls, index_path: str | Path) -> SideFiles:
-        """Return the folder that belongs to an index file kept outside its dataset."""
-        path = Path(index_path).expanduser()
-        return cls(LocalStorage(path.parent), f".{path.stem}.side")
 
     def get(self, file: FileInfo) -> bytes | None:
         """Return what was put for exactly this version of the file, or None."""

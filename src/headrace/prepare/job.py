@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from headrace.core.errors import ConfigError, StaleIndexError
 from headrace.core.job import JobSpec, SourceSpec
-from headrace.dataset.index import Index
+from headrace.dataset.index import Index, index_command
 from headrace.dataset.location import Kind, SampleLocation
 from headrace.dataset.reader import SampleReader
+from headrace.dataset.side import SideFiles
 from headrace.prepare.foreseen import Foreseen
 from headrace.prepare.sample import Preparer
 from headrace.schedule.schedule import Schedule
@@ -38,6 +39,17 @@ class OpenSource:
 
     storage: Storage | None = None
     """What the reader reads; whoever opened it closes it."""
+
+    beside: Storage | None = None
+    """What index and derived files are read from where they lie apart, to be closed as well."""
+
+    def close(self) -> None:
+        """Close reader and storages; for whoever opened them, once nothing reads any more."""
+        if self.reader is not None:
+            self.reader.close()
+        for storage in (self.storage, self.beside):
+            if storage is not None:
+                storage.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +145,7 @@ class OpenJob:
     def close(self) -> None:
         """Close readers and storages; for whoever opened them, once nothing reads any more."""
         for source in self.sources:
-            if source.reader is not None:
-                source.reader.close()
-            if source.storage is not None:
-                source.storage.close()
+            source.close()
 
     def _looked_up(
         self, samples: npt.NDArray[np.int64], columns: Sequence[npt.NDArray[N]]
@@ -168,17 +177,20 @@ def open_source(
         ConfigError: the job counts other samples than its index has.
     """
     storage = open_url(source.url)
-    index = Index.load(storage)
+    beside = open_url(source.index) if source.index else None
+    index = Index.load(beside, of=source.url) if beside else Index.load(storage)
     if index.digest != source.index_digest:
         raise StaleIndexError(
             f"the index of {source.url} is {index.digest[:12]}, the job was planned with "
-            f"{source.index_digest[:12]}; run `headrace index {source.url}` and start the job again"
+            f"{source.index_digest[:12]}; run `{index_command(source.url, source.index)}` "
+            "and start the job again"
         )
     if len(index) != source.samples:
         raise ConfigError(
             f"the job counts {source.samples} samples in {source.url}, its index has {len(index)}"
         )
-    return OpenSource(index=index, reader=SampleReader(storage), storage=storage)
+    reader = SampleReader(storage, side=SideFiles(beside or storage))
+    return OpenSource(index=index, reader=reader, storage=storage, beside=beside)
 
 
 def open_job(
