@@ -21,6 +21,7 @@ from headrace.core.errors import CorruptSampleError
 from headrace.core.formats import MEDIA_FORMATS
 from headrace.core.movtables import require_credible_tables
 from headrace.core.record import AnyArray
+from headrace.transform.codecs.packets import packets_of
 from headrace.transform.codecs.resample import Resampler, Sound
 from headrace.transform.corrupt import untrusted_bytes
 
@@ -181,7 +182,7 @@ class _SoundReader:
         self._seek(0)
         ends = [
             self._place(packet.pts + (packet.duration or 0))
-            for packet in self._container.demux(self._stream)
+            for packet in packets_of(self._container, self._stream)
             if packet.pts is not None
         ]
         return max(ends, default=0)
@@ -241,7 +242,7 @@ class _SoundReader:
         """
         failure: av.FFmpegError | None = None
         begun = not is_sought
-        for packet in self._container.demux(self._stream):
+        for packet in packets_of(self._container, self._stream):
             try:
                 frames = packet.decode()
             except av.FFmpegError as error:

@@ -13,6 +13,8 @@ from typing import Any
 
 from av.video.frame import VideoFrame
 
+from headrace.transform.codecs.packets import packets_of
+
 _NEVER = -(1 << 62)
 _LOOK_AHEAD = 64
 """Packets that are held at once: bounds memory, and one look covers a usual group of pictures."""
@@ -24,7 +26,7 @@ class FrameFeed:
     def __init__(self, container: Any, stream: Any) -> None:
         self._container = container
         self._stream = stream
-        self._packets = container.demux(stream)
+        self._packets = packets_of(container, stream)
         self._pending: deque[Any] = deque()
         self._ready: deque[VideoFrame] = deque()
         self._target = self._wanted = self._first = _NEVER
@@ -33,7 +35,7 @@ class FrameFeed:
     def seek(self, time: int) -> None:
         """Go on from the last keyframe that the container finds before ``time``."""
         self._container.seek(time, stream=self._stream, backward=True)
-        self._packets = self._container.demux(self._stream)
+        self._packets = packets_of(self._container, self._stream)
         self._pending.clear()
         self._ready.clear()
         self._wanted = self._first = _NEVER

@@ -28,6 +28,7 @@ from headrace.core.movtables import require_credible_tables
 from headrace.core.parts import WHOLE, SamplePart
 from headrace.transform.codecs.feed import FrameFeed
 from headrace.transform.codecs.orientation import Orientation, display_turn, turned_size
+from headrace.transform.codecs.packets import packets_of
 from headrace.transform.corrupt import untrusted_bytes
 from headrace.transform.op import Frame
 from headrace.transform.pictures import Bytes3
@@ -277,7 +278,7 @@ class _ClipReader:
     def _scanned_duration(self) -> float:
         ends = [
             packet.pts + (packet.duration or 0)
-            for packet in self._container.demux(self._stream)
+            for packet in packets_of(self._container, self._stream)
             if packet.pts is not None
         ]
         self._container.seek(self._start, stream=self._stream, backward=True)
