@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
+from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
@@ -179,11 +180,14 @@ class Index:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, source: str = "the given bytes") -> Index:
-        """Read an index from a Parquet file's bytes.
+        """Read an index from a Parquet file's bytes; who has the same ones already shares it.
 
         Raises:
             CorruptDataError: it is not an index, or of another version.
         """
+        name = name_digest(data)
+        if (known := _in_use.get(name)) is not None:
+            return known
         try:
             table = pq.read_table(pa.BufferReader(data))
             meta = msgspec.json.decode((table.schema.metadata or {})[_META_KEY], type=IndexMeta)
@@ -196,7 +200,8 @@ class Index:
                 f"{source} has index version {meta.schema_version}, this headrace reads "
                 f"{SCHEMA_VERSION}; build it again with `headrace index`"
             )
-        return cls(table.replace_schema_metadata(None), meta)
+        index = _in_use[name] = cls(table.replace_schema_metadata(None), meta)
+        return index
 
     def save(self, target: Storage | str | Path) -> FileInfo:
         """Write the index atomically: into a dataset (a storage, its URL) or any other folder."""
@@ -231,6 +236,11 @@ class Index:
         head = msgspec.json.encode((SCHEMA_VERSION, meta.classes, len(self)))
         buffers = (b for name in PLACE_COLUMNS for b in canonical_buffers(self._columns[name]))
         return name_digest(head, *buffers)
+
+
+_in_use: WeakValueDictionary[str, Index] = WeakValueDictionary()
+"""Digest of a file's bytes → the index in it. It takes 250 B per sample, and 1 s per million to
+read: jobs of a sweep over one dataset would each hold, and wait for, their own."""
 
 
 def index_command(url: str, place: str = "") -> str:

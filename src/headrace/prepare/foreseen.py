@@ -39,16 +39,16 @@ class Foreseen:
         self._rows = np.flatnonzero(index.kinds == _VIDEO)
         listeners = [op for op in program.ops if isinstance(op, DecodeAudio)]
         self._listener = listeners[0] if listeners else None
+        self._sounds = np.flatnonzero(index.kinds == _AUDIO)
 
     @cached_property
     def costs(self) -> Floats:
         """CPU to prepare each sample [s]: of clips and sounds only what is decoded counts."""
-        costs = self._index.costs.copy()
+        costs = self._index.costs  # shared by all jobs over the dataset
         if self._decoder is not None and self._rows.size:
-            costs[self._rows] = self._clip_costs(self._decoder)
-        if self._listener is not None:
-            rows = np.flatnonzero(self._index.kinds == _AUDIO)
-            costs[rows] = self._sound_costs(self._listener, rows)
+            costs = _with(costs, self._rows, self._clip_costs(self._decoder))
+        if self._listener is not None and self._sounds.size:
+            costs = _with(costs, self._sounds, self._sound_costs(self._listener))
         return costs
 
     @cached_property
@@ -74,9 +74,9 @@ class Foreseen:
         costs: Floats = FIXED_S + decoding + kept * cost.TO_RGB
         return costs
 
-    def _sound_costs(self, decoder: DecodeAudio, rows: npt.NDArray[np.int64]) -> Floats:
-        durations: Floats = self._index.column("duration_s")[rows].astype(np.float64)
-        decoding = np.maximum(self._index.costs[rows] - FIXED_S, 0.0)
+    def _sound_costs(self, decoder: DecodeAudio) -> Floats:
+        durations: Floats = self._index.column("duration_s")[self._sounds].astype(np.float64)
+        decoding = np.maximum(self._index.costs[self._sounds] - FIXED_S, 0.0)
         costs: Floats = FIXED_S + decoding * np.nan_to_num(decoder.decoded(durations), nan=1.0)
         return costs
 
@@ -94,3 +94,10 @@ class Foreseen:
     def _number(self, column: str, missing: float) -> Floats:
         values: Floats = self._index.column(column)[self._rows].astype(np.float64)
         return np.where(np.isnan(values), missing, values)
+
+
+def _with(values: Floats, places: npt.NDArray[np.int64], others: Floats) -> Floats:
+    """Return a copy with other values at some places."""
+    changed = values.copy()
+    changed[places] = others
+    return changed
