@@ -6,7 +6,6 @@ from contextlib import closing
 from urllib.parse import unquote
 
 from headrace.checkpoint.pointed import open_folder
-from headrace.storage.hubcache import with_blobs
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 
@@ -30,4 +29,4 @@ def open_above(url: str) -> tuple[Storage, str]:
         above, _, name = whole.rpartition("/")
         if not name or above.endswith("/"):
             return open_storage(given.url), ""
-    return with_blobs(open_storage(above or "/")), unquote(name) if "://" in whole else name
+    return open_storage(above or "/"), unquote(name) if "://" in whole else name

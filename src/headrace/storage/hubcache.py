@@ -1,6 +1,6 @@
 """Snapshots in Hugging Face's cache: their files are links to those of ``blobs`` beside them.
 
-A model's folder holds ``snapshots/REVISION/…``, where each file is a link such as
+The folder of a model or a dataset holds ``snapshots/REVISION/…``, where each file is a link such as
 ``../../blobs/DIGEST``, and ``blobs``. Source: ``huggingface_hub``, "Understand caching".
 """
 
@@ -9,19 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.storage.local import LocalStorage
-from headrace.storage.port import Storage
 
 
-def with_blobs(storage: Storage) -> Storage:
-    """Return a store that follows links into the blobs which a snapshot at its root is made of.
+def open_local(path: str) -> LocalStorage:
+    """Open a directory; of a snapshot, links into the blobs that it is made of are followed.
 
-    Args:
-        storage: Any; what is no snapshot, and no folder of some, is returned as it is. Links
-            anywhere else stay refused, also into the rest of the model's folder.
+    Links anywhere else out of the directory stay refused, also into the rest of the folder that
+    the snapshot lies in.
+
+    Raises:
+        NotFoundError: there is no such directory; names the nearest one that is there.
     """
-    if isinstance(storage, LocalStorage) and (blobs := _blobs_beside(Path(storage.url))):
-        return LocalStorage(storage.url, links_within=blobs)
-    return storage
+    storage = LocalStorage(path)
+    blobs = _blobs_beside(Path(storage.url))
+    return storage if blobs is None else LocalStorage(path, links_within=blobs)
 
 
 def _blobs_beside(root: Path) -> Path | None:

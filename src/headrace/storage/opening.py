@@ -13,7 +13,7 @@ from headrace.core.errors import CallerError, ConfigError
 from headrace.storage.address import masked
 from headrace.storage.fsspecconfig import WAIT_VARIABLES as FSSPEC_WAITS
 from headrace.storage.hdfs.config import WAIT_VARIABLES as HDFS_WAITS
-from headrace.storage.local import LocalStorage
+from headrace.storage.hubcache import open_local
 from headrace.storage.objects.address import SCHEMES
 from headrace.storage.objects.config import WAIT_VARIABLES as OBJECTS_WAITS
 from headrace.storage.port import Storage
@@ -32,7 +32,8 @@ def open_storage(url: str) -> Storage:
     """Open the store that a URL or a plain path names.
 
     Args:
-        url: An absolute or relative path, ``file:`` with an absolute path, ``hdfs:`` with a
+        url: An absolute or relative path, also of a snapshot in Hugging Face's cache, ``file:``
+            with an absolute path, ``hdfs:`` with a
             NameNode or nameservice (or neither, for the one configured) and a path, an object
             store's as ``headrace.storage.objects.address`` describes them, or
             ``fsspec+SCHEME:`` for whatever fsspec knows (without ``fsspec+`` where no other
@@ -48,7 +49,7 @@ def open_storage(url: str) -> Storage:
         raise CallerError("the path or URL is empty; is the variable set that it is from?")
     match = _SCHEME.match(url)
     if match is None or Path(url).exists():
-        return LocalStorage(url)
+        return open_local(url)
     scheme = match.group(1).lower()
     opener = _OPENERS.get(scheme) or (_open_fsspec if _is_for_fsspec(scheme) else None)
     if opener is None:
@@ -95,7 +96,7 @@ def _open_file_url(url: str) -> Storage:
         raise CallerError(
             f"{url} names the host {parts.netloc!r}; a file: URL is local, write file:///{parts.netloc}…"
         )
-    return LocalStorage(unquote(parts.path))
+    return open_local(unquote(parts.path))
 
 
 def _open_hdfs(url: str) -> Storage:

@@ -13,7 +13,6 @@ from headrace.checkpoint.naming import is_plain
 from headrace.checkpoint.safetensors import Header, TensorEntry
 from headrace.checkpoint.safetensors_folder import SUFFIX
 from headrace.core.errors import CorruptDataError, NotFoundError
-from headrace.storage.hubcache import with_blobs
 from headrace.storage.opening import open_storage
 from headrace.storage.port import FileInfo, Storage
 
@@ -148,7 +147,7 @@ def find_files(url: str) -> TensorFiles:
         StorageError: the store cannot be reached.
     """
     name = url.rpartition("/")[2] if url.endswith(SUFFIX) else ""
-    storage = with_blobs(open_storage((url.removesuffix(name) or ".") if name else url))
+    storage = open_storage((url.removesuffix(name) or ".") if name else url)
     try:
         return _one(storage, name) if name else _all(storage)
     except BaseException:
