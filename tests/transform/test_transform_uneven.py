@@ -124,10 +124,14 @@ def test_padding_to_a_length() -> None:
         (ops.Ragged(), [np.zeros((2, 3)), np.zeros((2, 4))], "differ along axis 0 alone"),
         (ops.Ragged(), ["text"], "makes arrays of it"),
         (ops.Pack(4), [np.zeros((2, 3)), np.zeros((2, 4))], "differ along axis 0 alone"),
+        (ops.Pack(4, pad=300), [np.zeros((2, 3), np.uint8)], "pack.pad=300 is no uint8"),
+        (ops.Pack(4, pad=1 << 40), [np.zeros(2, np.int64)], "pack.pad=1.*is no int32"),
+        (ops.Pack(4), [np.array([7, 1 << 31])], "2147483648 .* is no token"),
+        (ops.Pack(4), [np.array([-(1 << 31) - 1, 7])], "-2147483649 .* is no token"),
     ],
 )
 def test_what_cannot_be_joined_is_told(
-    op: ops.Pad | ops.Ragged, column: list[AnyArray], reason: str
+    op: ops.Pad | ops.Ragged | ops.Pack, column: list[AnyArray], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
         op.join({"tokens": list(column)})
@@ -142,6 +146,8 @@ def test_what_cannot_be_joined_is_told(
         lambda: ops.Pad(fields=("x", "y")),
         lambda: ops.Ragged(fields=()),
         lambda: ops.Truncate(0),
+        lambda: ops.Pack(0),
+        lambda: ops.Pack(4, eos=1 << 31),
     ],
 )
 def test_senseless_parameters_are_refused(make: object) -> None:

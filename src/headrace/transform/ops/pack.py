@@ -11,10 +11,13 @@ from headrace.core.errors import ConfigError
 from headrace.core.record import AnyArray
 from headrace.transform import cost
 from headrace.transform.op import BatchOp, Columns, Memory
-from headrace.transform.ops.uneven import arrays_of, require_one_field
+from headrace.transform.ops.uneven import arrays_of, filling_of, require_one_field
 from headrace.transform.spec import Spec
 
 Ids = npt.NDArray[np.int32]
+
+_LEAST, _MOST = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+_NONE = np.zeros((), np.int32)
 
 
 class Pack(BatchOp, frozen=True):
@@ -42,8 +45,11 @@ class Pack(BatchOp, frozen=True):
 
     def __post_init__(self) -> None:
         require_one_field(self)
-        if self.length < 1:
-            raise ConfigError(f"pack.length={self.length} must be at least 1")
+        if self.length < 1 or not (self.eos is None or _LEAST <= self.eos <= _MOST):
+            raise ConfigError(
+                f"pack.length={self.length} must be at least 1, and pack.eos={self.eos} None or a "
+                "token of 32 bits"
+            )
 
     def join(self, columns: Columns, memory: Memory = np.empty) -> Columns:
         """Return the batch with the field packed.
@@ -63,9 +69,9 @@ class Pack(BatchOp, frozen=True):
         positions = [np.arange(length, dtype=np.int32) for length in lengths]
         return {
             **columns,
-            field: self._rows(sequences, self.pad, memory),
-            "segments": self._rows(segments, 0, memory),
-            "positions": self._rows(positions, 0, memory),
+            field: self._rows(sequences, filling_of(self, "pad", sequences[0].dtype), memory),
+            "segments": self._rows(segments, _NONE, memory),
+            "positions": self._rows(positions, _NONE, memory),
         }
 
     def cost_s(self, spec: Spec) -> float:
@@ -75,7 +81,7 @@ class Pack(BatchOp, frozen=True):
     def _ended(self, sequence: AnyArray) -> AnyArray:
         """Return tokens as int32 with the end of a text behind them, anything else as it is."""
         if sequence.ndim == 1 and sequence.dtype.kind in "iu":
-            ids: Ids = sequence.astype(np.int32, copy=False)
+            ids = _tokens(sequence, self.fields[0])
             return ids if self.eos is None else np.append(ids, np.int32(self.eos))
         if self.eos is not None:
             raise ConfigError(
@@ -84,12 +90,24 @@ class Pack(BatchOp, frozen=True):
             )
         return sequence
 
-    def _rows(self, sequences: Sequence[AnyArray], fill: int, memory: Memory) -> AnyArray:
+    def _rows(self, sequences: Sequence[AnyArray], fill: AnyArray, memory: Memory) -> AnyArray:
         """Return sequences end to end in rows, the last of them filled up."""
         count, first = sum(map(len, sequences)), sequences[0]
         rows = max(1, -(-count // self.length))
         padded = memory((rows, self.length, *first.shape[1:]), first.dtype)
         entries = padded.reshape(rows * self.length, *first.shape[1:])
         np.concatenate(sequences, out=entries[:count])
-        entries[count:] = np.asarray(fill, first.dtype)
+        entries[count:] = fill
         return padded
+
+
+def _tokens(sequence: AnyArray, field: str) -> Ids:
+    """Return token ids as int32."""
+    ids: Ids = sequence.astype(np.int32, copy=False)
+    if ids is not sequence and not np.array_equal(ids, sequence):
+        wrong = sequence[ids != sequence][0]
+        raise ConfigError(
+            f"{wrong} in {field!r} is no token of 32 bits; pack tokens as they are, or features "
+            "with an axis more"
+        )
+    return ids

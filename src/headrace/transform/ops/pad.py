@@ -11,7 +11,7 @@ from headrace.core.errors import ConfigError
 from headrace.core.record import AnyArray
 from headrace.transform import cost
 from headrace.transform.op import BatchOp, Columns, Memory, Rows
-from headrace.transform.ops.uneven import arrays_of, require_one_field
+from headrace.transform.ops.uneven import arrays_of, filling_of, require_one_field
 from headrace.transform.spec import Spec
 
 
@@ -61,7 +61,7 @@ class Pad(BatchOp, frozen=True):
         lengths = np.array([len(array) for array in arrays], np.int64)
         length = self._length(lengths)
         padded = self._room(arrays, length, memory)
-        filling = self._filling(arrays[0])
+        filling = filling_of(self, "value", arrays[0].dtype)
         for row, array in zip(np.moveaxis(padded, self._batch_axis, 1), arrays, strict=True):
             row[: len(array)] = array
             row[len(array) :] = filling
@@ -89,17 +89,6 @@ class Pad(BatchOp, frozen=True):
                 f"put truncate({self.to}) before it, or raise to"
             )
         return self.to
-
-    def _filling(self, array: AnyArray) -> AnyArray:
-        """Return the value in the arrays' own type."""
-        value = np.asarray(self.value)
-        with np.errstate(invalid="ignore", over="ignore"):
-            filling = value.astype(array.dtype)
-        if array.dtype.kind in "biu" and filling != value:
-            raise ConfigError(
-                f"pad.value={self.value:g} is no {array.dtype}, which {self.fields[0]!r} has"
-            )
-        return filling
 
     @property
     def _batch_axis(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,23 @@ def _require_alike(moved: Sequence[AnyArray], field: str, axis: int, op: BatchOp
             f"{op.name} joins arrays that differ along axis {axis} alone; those in {field!r} have "
             f"{told} besides it: make these alike by an op on samples"
         )
+
+
+def filling_of(op: BatchOp, parameter: str, dtype: np.dtype[Any]) -> AnyArray:
+    """Return what an op fills up with, in the arrays' own type.
+
+    Raises:
+        ConfigError: the type has no such value.
+    """
+    given: float = getattr(op, parameter)
+    value = np.asarray(given)
+    with np.errstate(invalid="ignore", over="ignore"):
+        filling = value.astype(dtype)
+    if dtype.kind in "biu" and filling != value:
+        raise ConfigError(
+            f"{op.name}.{parameter}={given} is no {dtype}, which {op.fields[0]!r} has"
+        )
+    return filling
 
 
 def require_one_field(op: BatchOp) -> None:
