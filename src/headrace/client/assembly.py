@@ -14,11 +14,11 @@ import numpy as np
 
 from headrace.client.batch import Batch, Replaced
 from headrace.client.columns import Part, merge, part_of, same_form
-from headrace.client.memory import Memory
 from headrace.client.tail import Tail
 from headrace.core.draws import SampleKey
 from headrace.core.numbered import is_numbered
 from headrace.core.record import AnyArray, Record
+from headrace.transform.op import Memory
 from headrace.wire.frames import FieldHeader, FrameHeader, value_of
 
 Visit = tuple[int, int]

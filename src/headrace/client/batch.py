@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from headrace.core.record import AnyArray, Value, value_bytes
+from headrace.core.record import value_bytes
+from headrace.transform.op import Column, Rows
 
 _SHAPES_TOLD = 3
-
-Column: TypeAlias = "AnyArray | list[Value]"
-"""An array ``[n, ...]``, or a list where shapes differ or values are text or bytes."""
 
 
 class Uneven(list[Any]):
@@ -28,9 +25,6 @@ class Uneven(list[Any]):
             f"the column has no {name!r}: it is a list, as its arrays differ in shape or type "
             f"({told}); join them by ops.Pad, ops.Ragged or ops.Pack at the end of the pipeline"
         )
-
-
-Rows: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.client.batch import Column, Rows, Uneven
+from headrace.client.batch import Uneven
 from headrace.core.numbered import split_number
 from headrace.core.record import AnyArray, Record, Value
+from headrace.transform.op import Column, Rows
 
 
 def column_of(values: Sequence[Value]) -> Column:

@@ -16,13 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.core.record import AnyArray
+from headrace.transform.op import Memory
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 Allocate: TypeAlias = Callable[[int], Octets]
 """Gives so many bytes of uninitialised memory: NumPy's, or pinned by a framework."""
-
-Memory: TypeAlias = Callable[[tuple[int, ...], npt.DTypeLike], AnyArray]
-"""Gives an uninitialised array of a shape and dtype."""
 
 SMALL_BYTES = 1 << 16
 """Arrays below this are not worth keeping."""

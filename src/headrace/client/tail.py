@@ -7,10 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from headrace.client.batch import Column, Rows
-from headrace.client.memory import Memory
 from headrace.core.draws import SampleKey
 from headrace.core.record import AnyArray, Record
+from headrace.transform.op import Column, Memory, Rows
 from headrace.transform.program import Program
 
 _Form: TypeAlias = "tuple[np.dtype[np.generic], tuple[int, ...]]"

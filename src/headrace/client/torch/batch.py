@@ -8,8 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from headrace.client.batch import Batch, Column, Replaced, Rows, Uneven
+from headrace.client.batch import Batch, Replaced, Uneven
 from headrace.core.record import AnyArray, Value
+from headrace.transform.op import Column, Rows
 
 TensorColumn: TypeAlias = "torch.Tensor | list[torch.Tensor | Value]"
 """A tensor ``[n, ...]``, or a list where shapes differ or values are text or bytes."""
