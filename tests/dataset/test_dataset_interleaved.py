@@ -284,10 +284,46 @@ def test_a_line_with_one_picture_has_one_field(tmp_path: Path) -> None:
     assert records(tmp_path) == [{"text": "what it shows", "image": PICTURES[0]}]
 
 
+def turns(*said: str) -> list[dict[str, str]]:
+    return [
+        {"from": ("human", "gpt")[number % 2], "value": value} for number, value in enumerate(said)
+    ]
+
+
+CONVERSATIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"id": "0", "image": "a.png", "conversations": turns("<image>\nWhat is it?", "A cat.")},
+        {"text": "<image>\nWhat is it?\nA cat.", "image": PICTURES[0]},
+    ),
+    (
+        {"image": ["a.png", "in/b.png"], "conversations": turns("<image> or <image>?", "Yes.")},
+        {"text": "<image> or <image>?\nYes.", "image.0": PICTURES[0], "image.1": PICTURES[1]},
+    ),
+    ({"id": "2", "conversations": turns("Hello.", "Hello.")}, {"text": "Hello.\nHello."}),
+]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+def test_a_conversation_is_a_text_and_who_said_it_about_any_number_of_pictures(
+    tmp_path: Path, ending: str
+) -> None:
+    lines = b"\n".join(json.dumps(line).encode() for line, _ in CONVERSATIONS)
+    data = gzip.compress(lines) if ending.endswith("gz") else lines
+    write_all(tmp_path, {"a.png": PICTURES[0], "in/b.png": PICTURES[1], f"x.{ending}": data})
+    found = records(tmp_path)
+    said = [json.loads(str(record.pop("json"))) for record in found]
+    assert said == [line["conversations"] for line, _ in CONVERSATIONS]
+    assert found == [expected for _, expected in CONVERSATIONS]
+    index, _ = opened(tmp_path)
+    assert [index.kind(n) for n in range(3)] == ["image", "image", "text"]
+    assert broken(tmp_path) == [None] * 3
+
+
 @pytest.mark.parametrize(
     "line",
     [
         {"image": "nginx:latest", "text": "x"},
+        {"conversations": [{"from": "human", "value": "y"}], "text": "x"},
         {"image": "https://x.org/a.png", "text": "x"},
         {"images": ["https://x.org/a.png", None], "text": "x"},
         {"images": ["a.png", 3], "text": "x"},
@@ -320,6 +356,9 @@ def test_lines_that_name_no_pictures_are_texts_as_ever(
         ),
         ({"image_info": [{"image_name": "a.png"}], "text_list": [1]}, "'text_list' has no strings"),
         ({"images": ["bad.png"], "text": "x"}, "not an image"),
+        ({"conversations": [{"from": "human"}]}, "no strings called 'value'"),
+        ({"conversations": turns("<image>?")}, "places for 1 pictures, but there are 0"),
+        ({"image": "gone.png", "conversations": turns("<image>?")}, "gone.png, which is no image"),
     ],
 )
 def test_documents_that_do_not_fit_together_are_broken(

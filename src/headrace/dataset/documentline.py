@@ -1,14 +1,15 @@
-"""One line of JSON that is a document of texts and pictures, or a caption of one picture.
+"""One line of JSON that is a document of texts and pictures, a caption of one, or a conversation.
 
 Pictures are names of files in ``images``, in ``image``, or as ``image_name`` in ``image_info``;
 what is no name of a picture is not looked at, so that other lines stay texts. The text is a string;
-``texts`` in pieces, None where a picture of ``images`` stands; or sentences in ``text_list``,
-before which those pictures stand whose ``matched_text_index`` is theirs.
+``texts`` in pieces, None where a picture of ``images`` stands; sentences in ``text_list``,
+before which those pictures stand whose ``matched_text_index`` is theirs; or what is said in
+``conversations``, which may be about no picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,13 +19,16 @@ from headrace.core.numbered import numbered
 from headrace.dataset.interleaved import joined, require_places
 from headrace.dataset.media import TEXT_NAMES, media_kind
 
-PIECES, SENTENCES = "texts[]", "text_list[]"
-"""What stands for the key of a text that is in pieces or in sentences."""
+PIECES, SENTENCES, TURNS = "texts[]", "text_list[]", "conversations[]"
+"""What stands for the key of a text that is in pieces, in sentences, or said in turns."""
+
+CONVERSATION = "conversations"
+"""Key of the turns of a conversation: who says what."""
 
 DOCUMENT_BYTES = 8 * 1024 * 1024
 """Longest line that is looked at as a document; longer ones are texts [bytes]."""
 
-_MAY_NAME = (b'"image"', b'"images"', b'"image_info"')
+_MAY_BE = (b'"image"', b'"images"', b'"image_info"', b'"conversations"')
 _ERRORS = (msgspec.DecodeError, RecursionError)
 
 
@@ -34,7 +38,7 @@ class Document:
 
     text: str | None
     key: str
-    """Key of the text, or ``PIECES`` or ``SENTENCES``; '' without one."""
+    """Key of the text, or ``PIECES``, ``SENTENCES`` or ``TURNS``; '' without one."""
 
     pictures: dict[str, str]
     """Field → name of the file."""
@@ -45,6 +49,10 @@ class _Info(msgspec.Struct, frozen=True):
     matched_text_index: int = -1
 
 
+class _Turn(msgspec.Struct, frozen=True):
+    value: str
+
+
 class _Line(msgspec.Struct, frozen=True):
     """The keys that are looked at; whatever else they hold says that the line is no document."""
 
@@ -53,6 +61,7 @@ class _Line(msgspec.Struct, frozen=True):
     image_info: object = None
     texts: object = None
     text_list: object = None
+    conversations: object = None
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -60,19 +69,21 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def document_in(line: bytes, text_field: str) -> Document | None:
-    """Return the document that a line is; None if it names no pictures, or is no JSON.
+    """Return the document that a line is; None if it is a text with its key, or no JSON.
 
     Raises:
         CorruptDataError: pictures and text do not fit together.
     """
-    if len(line) > DOCUMENT_BYTES or not any(key in line for key in _MAY_NAME):
+    if len(line) > DOCUMENT_BYTES or not any(key in line for key in _MAY_BE):
         return None
     try:
         found = _decoder.decode(line)
         pictures = _pictures(found)
-        if not pictures:
+        if not pictures and not isinstance(found.conversations, list):
             return None
         text, key = _text(line, found, text_field)
+        if not pictures and key != TURNS:
+            return None
     except _ERRORS:
         return None
     require_places(text, len(pictures))
@@ -80,7 +91,7 @@ def document_in(line: bytes, text_field: str) -> Document | None:
 
 
 def text_in_parts(line: bytes, key: str) -> str:
-    """Return the text of a document whose key is ``PIECES`` or ``SENTENCES``.
+    """Return the text of a document whose key is one of ``IN_PARTS``.
 
     Raises:
         CorruptDataError: the line has no such text.
@@ -89,7 +100,19 @@ def text_in_parts(line: bytes, key: str) -> str:
         found = _decoder.decode(line)
     except _ERRORS as error:
         raise CorruptDataError(f"not a JSON object: {error}") from error
-    return _in_pieces(found.texts) if key == PIECES else _in_sentences(found)
+    return IN_PARTS[key](found)
+
+
+def conversation_in(line: bytes) -> bytes:
+    """Return the turns of a conversation, as JSON.
+
+    Raises:
+        CorruptDataError: the line has none.
+    """
+    try:
+        return bytes(_fields.decode(line)[CONVERSATION])
+    except (*_ERRORS, KeyError) as error:
+        raise CorruptDataError(f"not a JSON object with a conversation: {error}") from error
 
 
 def _pictures(found: _Line) -> dict[str, str]:
@@ -97,8 +120,9 @@ def _pictures(found: _Line) -> dict[str, str]:
     if isinstance(found.image, str):
         return {"image": found.image} if _is_picture(found.image) else {}
     names: Sequence[object] = ()
-    if isinstance(found.images, list):
-        names = [name for name in found.images if name is not None]
+    several = found.image if isinstance(found.image, list) else found.images
+    if isinstance(several, list):
+        names = [name for name in several if name is not None]
     elif isinstance(found.image_info, list):
         names = [info.image_name for info in _in_order(found)]
     if not all(isinstance(name, str) and _is_picture(name) for name in names):
@@ -116,16 +140,14 @@ def _text(line: bytes, found: _Line, text_field: str) -> tuple[str | None, str]:
         text = msgspec.json.decode(raw[key]) if key in raw else None
         if isinstance(text, str):
             return text, key
-    if isinstance(found.texts, list):
-        return _in_pieces(found.texts), PIECES
-    if isinstance(found.text_list, list):
-        return _in_sentences(found), SENTENCES
-    return None, ""
+    parts = {PIECES: found.texts, SENTENCES: found.text_list, TURNS: found.conversations}
+    key = next((key for key, part in parts.items() if isinstance(part, list)), "")
+    return (IN_PARTS[key](found), key) if key else (None, "")
 
 
-def _in_pieces(texts: object) -> str:
+def _in_pieces(found: _Line) -> str:
     try:
-        return joined(msgspec.convert(texts, list[str | None]))
+        return joined(msgspec.convert(found.texts, list[str | None]))
     except msgspec.ValidationError as error:
         raise CorruptDataError(f"'texts' are no strings: {error}") from error
 
@@ -145,6 +167,23 @@ def _in_sentences(found: _Line) -> str:
         pieces += [None] * before.get(number, 0)
         pieces.append(sentence)
     return joined(pieces)
+
+
+def _in_turns(found: _Line) -> str:
+    try:
+        return joined([turn.value for turn in msgspec.convert(found.conversations, list[_Turn])])
+    except msgspec.ValidationError as error:
+        raise CorruptDataError(
+            f"'conversations' have no strings called 'value': {error}"
+        ) from error
+
+
+IN_PARTS: dict[str, Callable[[_Line], str]] = {
+    PIECES: _in_pieces,
+    SENTENCES: _in_sentences,
+    TURNS: _in_turns,
+}
+"""What stands for a text's key → what makes the text of its parts."""
 
 
 def _in_order(found: _Line) -> list[_Info]:

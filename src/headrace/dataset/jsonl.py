@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.core.errors import CorruptDataError, HeadraceError
 from headrace.dataset.cost import text_cost
-from headrace.dataset.documentline import Document, document_in
+from headrace.dataset.documentline import CONVERSATION, TURNS, Document, document_in
 from headrace.dataset.gziptext import RESTART_BYTES
 from headrace.dataset.location import WHOLE_FILE, Kind, Member, SampleLocation
 from headrace.dataset.namedfiles import file_named
@@ -125,20 +125,23 @@ def _described(
     try:
         document = None if line.too_long else document_in(line.content, text_line.field)
         if document is not None:
-            return "image", tuple(_members(source, line, document)), None
+            kind: Kind = "image" if document.pictures else "text"
+            return kind, tuple(_members(source, line, document)), None
         broken = line.too_long or text_line.fault(line.content)
     except CorruptDataError as error:
         broken = str(error)
-    return "text", (_text_member(line, text_line.field),), broken
+    return "text", (_member(line, "text", text_line.field),), broken
 
 
-def _text_member(line: _Line, key: str) -> Member:
-    return Member(field="text", name=key, offset=line.offset, length=len(line.content))
+def _member(line: _Line, field: str, key: str) -> Member:
+    return Member(field=field, name=key, offset=line.offset, length=len(line.content))
 
 
 def _members(source: ScanSource, line: _Line, document: Document) -> Iterator[Member]:
     if document.key:
-        yield _text_member(line, document.key)
+        yield _member(line, "text", document.key)
+    if document.key == TURNS:
+        yield _member(line, "json", CONVERSATION)
     folder = posixpath.dirname(source.file.path)
     for field, name in document.pictures.items():
         yield Member(field=field, name=file_named(folder, name), offset=WHOLE_FILE, length=0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from headrace.core.errors import CorruptDataError, CorruptSampleError
-from headrace.dataset.documentline import PIECES, SENTENCES, text_in_parts
-from headrace.dataset.location import SampleLocation
+from headrace.dataset.documentline import CONVERSATION, IN_PARTS, conversation_in, text_in_parts
+from headrace.dataset.location import Member, SampleLocation
 from headrace.dataset.textline import TextLine
 from headrace.dataset.uncompressed import Uncompressed
 
@@ -18,7 +18,7 @@ class Lines:
         self._files = files
 
     def read(self, location: SampleLocation) -> dict[str, bytes]:
-        """Return the text of one line as UTF-8, as the field ``text``; joined if it is in parts.
+        """Return the text of one line as UTF-8, joined if it is in parts; of conversations the JSON.
 
         Raises:
             CorruptSampleError: the line holds no text, or the compressed file is damaged.
@@ -26,15 +26,17 @@ class Lines:
         try:
             place = location.members[0]
             line = self._files.read(location.file_info(), place.offset, place.length)
-            text = _text(line, place.name)
+            return {member.field: _field(line, member) for member in location.members}
         except CorruptDataError as error:
             raise CorruptSampleError(f"{location.key}: {error}") from error
-        return {"text": text.encode()}
 
 
-def _text(line: bytes, key: str) -> str:
-    in_parts = key in (PIECES, SENTENCES)
-    return text_in_parts(line, key) if in_parts else _text_line(key).text(line)
+def _field(line: bytes, member: Member) -> bytes:
+    if member.name == CONVERSATION and member.field == "json":
+        return conversation_in(line)
+    in_parts = member.name in IN_PARTS
+    text = text_in_parts(line, member.name) if in_parts else _text_line(member.name).text(line)
+    return text.encode()
 
 
 @lru_cache(maxsize=16)
