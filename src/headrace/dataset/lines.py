@@ -18,7 +18,7 @@ class Lines:
         self._files = files
 
     def read(self, location: SampleLocation) -> dict[str, bytes]:
-        """Return the text of one line as UTF-8, joined if it is in parts; of conversations the JSON.
+        """Return the text of one line as UTF-8, joined if in parts, and of conversations the JSON.
 
         Raises:
             CorruptSampleError: the line holds no text, or the compressed file is damaged.
