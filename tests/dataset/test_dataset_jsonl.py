@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
 from pathlib import Path
 
+import psutil
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from headrace.dataset.index import Index
 from headrace.dataset.reader import ReaderLimits, SampleReader, decode_fields
 from headrace.dataset.scan import ScanOptions
 from headrace.dataset.side import SideFiles
+from headrace.dataset.zstdframes import FrameWalker
 from headrace.storage.local import LocalStorage
 
 
@@ -194,6 +197,16 @@ def test_a_line_that_never_ends_is_one_broken_row(
     index, reader = opened(tmp_path, "x.jsonl", data)
     assert "longer than" in str(index.location(1).broken)
     assert texts_of(index, reader, [0, 2]) == ["a", "b"]
+
+
+def test_a_frame_that_inflates_without_measure_is_decompressed_in_pieces() -> None:
+    compressor = zstandard.ZstdCompressor(level=1).compressobj()
+    nothing = bytes(1 << 24)
+    bomb = b"".join(compressor.compress(nothing) for _ in range(30)) + compressor.flush()
+    before = psutil.Process().memory_info().rss
+    walker = FrameWalker(lambda: io.BytesIO(bomb))
+    assert walker.read(1) == b"\0"
+    assert psutil.Process().memory_info().rss - before < 200 << 20, "it holds 480 MiB"
 
 
 def test_a_side_file_of_another_version_is_not_used(tmp_path: Path) -> None:

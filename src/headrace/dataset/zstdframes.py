@@ -12,8 +12,12 @@ import zstandard
 
 from headrace.core.errors import CorruptDataError
 
-FEED_BYTES = 32 * 1024
-"""Compressed bytes that are decompressed at a time [bytes]."""
+READ_BYTES = 32 * 1024
+"""Compressed bytes that are read at a time [bytes]."""
+
+PIECE_BYTES = 2048
+"""Compressed bytes that are decompressed at a time: to 64 MiB at most, as a block of 128 KiB that
+repeats one byte takes 4 [bytes]."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -93,7 +97,7 @@ class FrameWalker(io.RawIOBase):
 
     def _walk_frames(self, source: BinaryIO) -> Iterator[bytes]:
         start = text_start = 0
-        rest = source.read(FEED_BYTES)
+        rest = source.read(READ_BYTES)
         while rest:
             frame = _OpenFrame(start, text_start)
             try:
@@ -102,7 +106,7 @@ class FrameWalker(io.RawIOBase):
                 if frame.text_length:
                     self._frames.append(frame.seen())
             start, text_start = start + frame.length, text_start + frame.text_length
-            rest = frame.after or source.read(FEED_BYTES)
+            rest = frame.after or source.read(READ_BYTES)
 
 
 class _OpenFrame:
@@ -121,12 +125,13 @@ class _OpenFrame:
                 raise CorruptDataError(
                     f"it ends inside the frame that starts at byte {self._start}"
                 )
-            text = _decompress(decompressor, data, self._start)
-            self.after = decompressor.unused_data
-            self.length += len(data) - len(self.after)
+            piece, data = data[:PIECE_BYTES], data[PIECE_BYTES:]
+            text = _decompress(decompressor, piece, self._start)
+            self.length += len(piece) - len(decompressor.unused_data)
             self.text_length += len(text)
             yield text
-            data = b"" if decompressor.eof else source.read(FEED_BYTES)
+            data = data if data or decompressor.eof else source.read(READ_BYTES)
+        self.after = decompressor.unused_data + data
 
     def seen(self) -> Frame:
         return Frame(self._start, self.length, self._text_start, self.text_length)
