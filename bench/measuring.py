@@ -45,6 +45,9 @@ class Options:
     repeats: int = 1
     """How often everything is run, where the benchmark lets that be said."""
 
+    minutes: float = 0.0
+    """How long it runs, where the benchmark lets that be said."""
+
     switches: frozenset[str] = frozenset()
     """Those of the benchmark's own that were given."""
 
@@ -70,6 +73,7 @@ def options(
     *,
     switches: Mapping[str, str] = MappingProxyType({}),
     repeats: str = "",
+    minutes: float = 0.0,
 ) -> Options:
     """Read the command line.
 
@@ -77,6 +81,7 @@ def options(
         arguments: The words; None: this program's.
         switches: Name → what it does, of the benchmark's own.
         repeats: What is repeated, if the benchmark lets it be said how often.
+        minutes: How long it runs unless said, if the benchmark lets that be said.
     """
     parser = argparse.ArgumentParser(prog=" ".join(program()))
     parser.add_argument("--quick", action="store_true", help="end within a minute")
@@ -85,12 +90,21 @@ def options(
         parser.add_argument(f"--{name}", action="store_true", help=does)
     if repeats:
         parser.add_argument("--repeats", type=int, default=1, metavar="N", help=f"of {repeats}")
+    if minutes:
+        parser.add_argument(
+            "--minutes", type=float, default=minutes, metavar="M", help="of running"
+        )
     given = parser.parse_args(arguments)
     chosen = frozenset(name for name in switches if getattr(given, name))
     often = given.repeats if repeats else 1
     if often < 1:
         parser.error(f"--repeats {often} measures nothing; give it 1 or more")
-    return Options(quick=given.quick, json=given.json, repeats=often, switches=chosen)
+    lasts = given.minutes if minutes else 0.0
+    if minutes and not lasts > 0:
+        parser.error(f"--minutes {lasts:g} measures nothing; give it more than 0")
+    return Options(
+        quick=given.quick, json=given.json, repeats=often, switches=chosen, minutes=lasts
+    )
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""A training loop at full speed for a long time: does anything grow that should not?"""
