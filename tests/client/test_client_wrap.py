@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
@@ -326,7 +327,10 @@ def no_such_class() -> Any:
     ],
     ids=["sending", "unpacking", "receiving"],
 )
-def test_a_batch_that_does_not_get_through_is_told_at_once(awkward: Awkward, told: str) -> None:
+def test_a_batch_that_does_not_get_through_is_told_at_once(
+    awkward: Awkward, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.client.torch.mapstyle.process.LEAVE_S", 0.1)
     with (
         wrapped(
             Acting(lambda _: None),
@@ -338,6 +342,32 @@ def test_a_batch_that_does_not_get_through_is_told_at_once(awkward: Awkward, tol
     ):
         list(loader)
     assert caught.value.samples == tuple(range(16, 24))
+
+
+def test_workers_of_a_process_that_was_killed_end_though_nobody_takes_what_they_send() -> None:
+    ours, theirs = multiprocessing.Pipe()
+
+    def train() -> None:
+        batches = iter(wrapped(range(10**6), collate_fn=lambda _: bytes(1 << 20)))
+        next(batches)
+        theirs.send([child.pid for child in multiprocessing.active_children()])
+        for _ in batches:
+            pass
+
+    trainer = multiprocessing.get_context("fork").Process(target=train)
+    trainer.start()
+    pids = ours.recv()
+    os.kill(trainer.pid, signal.SIGSTOP)  # type: ignore[arg-type]
+    time.sleep(0.2)  # each has made a batch by then, which is more than a pipe holds
+    trainer.kill()
+    trainer.join()
+    deadline = time.monotonic() + 4.0
+    while time.monotonic() < deadline and any(map(psutil.pid_exists, pids)):
+        time.sleep(0.02)
+    left = [pid for pid in pids if psutil.pid_exists(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
 
 
 def test_messages_list_a_few_samples_of_many() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import register_after_fork
 
 from headrace.client.torch.mapstyle.recipe import Plan, Recipe
 from headrace.client.torch.mapstyle.worker import NONE, Answered, Asked, Post, serve
@@ -68,6 +69,8 @@ class WorkerProcess:
             ConfigError: the dataset cannot be sent to it.
         """
         ours, theirs = self._context.Pipe()
+        # Forked workers would hold this end open as well, and never learn that the process is gone.
+        register_after_fork(ours, Connection.close)
         self._current = self._context.RawValue(c_int64, NONE)
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=serve,
