@@ -501,6 +501,16 @@ def test_a_loader_refuses_to_work_in_a_forked_process(
             iter(loader)
 
 
+def test_an_op_on_a_field_that_no_sample_has_is_told(
+    dataset: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    misspelt = Pipeline([ops.DecodeImage(), ops.CenterCrop(8, fields=("imge",))])
+    with loading(dataset, pipeline=misspelt):
+        pass
+    assert "center_crop acts on the field 'imge', which no sample has" in caplog.text
+    assert "fields are image, label, video" in caplog.text
+
+
 def test_an_unknown_option_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'batch_size'"):
         Loader("/nowhere", batchsize=3)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NoReturn
@@ -20,10 +21,14 @@ from headrace.client.steplog import StepLog, recording_of
 from headrace.client.work import Gathered
 from headrace.core.errors import CallerError
 from headrace.core.job import JobSpec
+from headrace.dataset.index import Index
 from headrace.prepare.job import OpenJob
 from headrace.prepare.profiles import profiles_of
 from headrace.transform.explain import KindExplanation, explain
 from headrace.transform.ops.user import UserOp
+from headrace.transform.unmet import unmet_fields
+
+logger = logging.getLogger("headrace.client")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,5 +196,17 @@ def _open(urls: Urls, config: LoaderConfig) -> OpenJob:
         on_corrupt=config.on_corrupt,
         run=config.run_name(),
     )
+    _warn_of_unmet(config, [source.open.index for source in found])
     own = tuple(op.path for op in config.pipeline.ops if isinstance(op, UserOp))
     return OpenJob(spec, [source.open for source in found], allowed_ops=own)
+
+
+def _warn_of_unmet(config: LoaderConfig, indexes: Sequence[Index]) -> None:
+    present = frozenset().union(*(index.field_names for index in indexes))
+    for op, field in unmet_fields(config.pipeline.ops, present):
+        logger.warning(
+            "op %s acts on the field %r, which no sample has: it does nothing; fields are %s",
+            op.name,
+            field,
+            ", ".join(sorted(present)),
+        )

@@ -122,6 +122,14 @@ class Index:
         return kinds
 
     @cached_property
+    def field_names(self) -> frozenset[str]:
+        """Fields that samples have, each of them in at least one sample."""
+        layouts = self._columns["fields"].dictionary.to_pylist()
+        names = {field for layout in layouts for field, _ in msgspec.json.decode(layout)}
+        own = {name for name in ("label", "text") if self._columns[name].null_count < len(self)}
+        return frozenset(names | own)
+
+    @cached_property
     def costs(self) -> npt.NDArray[np.float64]:
         """Estimated CPU to decode each sample [s], float64 [samples]."""
         return self.column("cost_s")  # type: ignore[return-value]
