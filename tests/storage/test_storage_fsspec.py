@@ -19,7 +19,8 @@ from headrace.core.errors import (
     StorageError,
 )
 from headrace.storage.fsspecconfig import FsspecConfig
-from headrace.storage.fsspecstore import FsspecStorage, file_info
+from headrace.storage.fsspecinfo import file_info
+from headrace.storage.fsspecstore import FsspecStorage
 from headrace.storage.opening import open_storage, require_openable
 from headrace.storage.port import FileInfo, Storage
 

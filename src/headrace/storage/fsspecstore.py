@@ -15,7 +15,6 @@ import posixpath
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -23,7 +22,6 @@ import fsspec
 from fsspec.core import url_to_fs
 from fsspec.spec import AbstractFileSystem
 
-from headrace.core.digest import Buffer
 from headrace.core.errors import (
     AccessError,
     CallerError,
@@ -36,9 +34,10 @@ from headrace.core.errors import (
 from headrace.storage.address import StoreAddress
 from headrace.storage.calls import calls_for
 from headrace.storage.fsspecconfig import FsspecConfig
+from headrace.storage.fsspecinfo import file_info
+from headrace.storage.fsspecwriting import FsspecWriter
 from headrace.storage.port import ByteRange, FileInfo
 from headrace.storage.ranges import deal, merge
-from headrace.storage.writing import AbortingWriter, ended, flat
 
 T = TypeVar("T")
 
@@ -49,12 +48,6 @@ GAP_BYTES = 64 * 1024
 
 SLOWEST_BYTES_PER_S = 1e6
 """A call is given time for this rate, besides its timeout."""
-
-_VERSIONS = ("ETag", "etag", "e_tag", "md5", "md5Hash", "checksum", "sha256", "commit", "blob_id")
-"""What file systems call a mark of the content, best first."""
-
-_MOMENTS = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
-"""What they call the moment of the last change, best first."""
 
 
 class FsspecStorage:
@@ -296,57 +289,6 @@ class FsspecStorage:
                 self._fs.rmdir(path)
 
 
-class FsspecWriter(AbortingWriter):
-    """Writes aside, then renames over what was there. For one thread."""
-
-    def __init__(
-        self,
-        file: BinaryIO,
-        *,
-        run: Callable[[Callable[[], object], int], object],
-        publish: Callable[[], FileInfo],
-        discard: Callable[[], object],
-    ) -> None:
-        """Write into an open file.
-
-        Args:
-            file: The one aside.
-            run: Has a call done that moves so many bytes.
-            publish: Gives it its name.
-            discard: Removes it.
-        """
-        self._file: BinaryIO | None = file
-        self._run = run
-        self._publish = publish
-        self._discard = discard
-
-    def write(self, data: Buffer) -> None:
-        """Append bytes."""
-        file, view = self._begun(), flat(data)
-        self._run(lambda: file.write(view), view.nbytes)
-
-    def commit(self) -> FileInfo:
-        """Close the file and rename it."""
-        file = self._begun()
-        self._run(file.close, 0)
-        info = self._publish()
-        self._file = None
-        return info
-
-    def abort(self) -> None:
-        """Remove what was written aside; what went wrong before is what is told."""
-        file, self._file = self._file, None
-        if file is not None:
-            for step in (file.close, self._discard):
-                with suppress(HeadraceError):
-                    self._run(step, 0)
-
-    def _begun(self) -> BinaryIO:
-        if self._file is None:
-            raise ended("the file")
-        return self._file
-
-
 def is_known(scheme: str) -> bool:
     """Tell whether fsspec has a file system of this scheme, installed or not."""
     return scheme in set(fsspec.available_protocols())
@@ -371,37 +313,3 @@ def require_installed(url: str) -> str:
         ) from error
     FsspecConfig.from_environment()
     return address.url
-
-
-def file_info(info: Mapping[str, Any], path: str) -> FileInfo:
-    """Return how the port describes a file.
-
-    The version is a mark of the content where the file system tells one, else the moment of the
-    last change.
-
-    Raises:
-        NotFoundError: it is a folder.
-        StorageError: neither is told, or no size.
-    """
-    if info["type"] != "file":
-        raise NotFoundError(f"{info['name']} is a {info['type']}; name a file")
-    modified_s = next((_seconds(info[key]) for key in _MOMENTS if info.get(key)), None)
-    mark = next((str(info[key]) for key in _VERSIONS if info.get(key)), None)
-    if info.get("size") is None or (mark is None and modified_s is None):
-        raise StorageError(
-            f"{info['name']}: its file system tells no size, or nothing that changes with the "
-            "content; copy the data to a store that does"
-        )
-    return FileInfo(path, int(info["size"]), mark or repr(modified_s), modified_s)
-
-
-def _seconds(moment: object) -> float | None:
-    """Return a moment as file systems tell it as seconds since 1970."""
-    if isinstance(moment, datetime):
-        return moment.timestamp()
-    if isinstance(moment, str):
-        try:
-            return datetime.fromisoformat(moment).timestamp()
-        except ValueError:
-            return None
-    return float(moment) if isinstance(moment, int | float) else None
