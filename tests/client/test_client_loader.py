@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,18 @@ def test_scripts_that_set_each_epoch_resume_inside_one(dataset: Path) -> None:
         assert steps == list(range(6, 12))
         loader.set_epoch(1)
         assert next(iter(loader)).step == 4
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "2", None, 1 << 62])
+def test_an_epoch_that_there_cannot_be_is_refused_and_changes_nothing(
+    dataset: Path, epoch: Any
+) -> None:
+    with loading(dataset) as loader:
+        with pytest.raises(ConfigError, match="must be a whole number in"):
+            loader.set_epoch(epoch)
+        assert loader.epoch == 0
+        loader.set_epoch(np.int64(2))
+        assert next(iter(loader)).epoch == 2
 
 
 def test_a_state_of_another_job_is_refused(dataset: Path) -> None:
@@ -509,6 +522,19 @@ def test_an_op_on_a_field_that_no_sample_has_is_told(
         pass
     assert "center_crop acts on the field 'imge', which no sample has" in caplog.text
     assert "fields are image, label, video" in caplog.text
+
+
+def test_files_that_came_after_the_index_are_told(
+    dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grown = shutil.copytree(dataset, tmp_path / "grown")
+    for _ in range(2):
+        Loader(grown, batch_size=1).close()
+    assert "not in its index" not in caplog.text
+    shutil.copy(grown / "dog" / "p00.jpg", grown / "dog" / "p99.jpg")
+    Loader(grown, batch_size=1).close()
+    assert "has 1 file that is not in its index (dog/p99.jpg)" in caplog.text
+    assert f"run `headrace index {grown}`" in caplog.text
 
 
 def test_an_unknown_option_names_the_nearest() -> None:

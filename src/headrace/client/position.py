@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
 from headrace.core.digest import name_digest
 from headrace.core.errors import ConfigError
@@ -56,12 +57,17 @@ class Position:
         self.step += 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch, but stay where a loaded state lies inside it."""
-        if epoch < 0:
-            raise ConfigError(f"epoch {epoch} must be at least 0")
+        """Go to the start of an epoch, but stay where a loaded state lies inside it.
+
+        Raises:
+            ConfigError: it is no whole number, negative, or beyond the last step that there is.
+        """
+        last = MAX_STEP // self._steps
+        if not isinstance(epoch, (int, np.integer)) or not 0 <= epoch <= last:
+            raise ConfigError(f"epoch {epoch!r:.40} must be a whole number in [0, {last}]")
         if self._resuming and epoch == self.epoch:
             return
-        self.step, self._resuming = epoch * self._steps, False
+        self.step, self._resuming = int(epoch) * self._steps, False
 
     def state(self) -> dict[str, Any]:
         """Return the position as plain values, a few hundred bytes whatever the job is."""
