@@ -35,9 +35,7 @@ class Space:
         Raises:
             MemoryError: fewer bytes are free.
         """
-        left = rounded(nbytes)
-        if left > self.free_bytes:
-            raise MemoryError(f"{left} B wanted of the fast tier, {self.free_bytes} B are free")
+        left = _room_for(nbytes, self.free_bytes)
         extents = []
         while left:
             begin, end = self._take_largest()
@@ -46,7 +44,7 @@ class Space:
                 self._add(begin + length, end)
             extents.append(Extent(begin, length))
             left -= length
-        self.free_bytes -= rounded(nbytes)
+            self.free_bytes -= length
         return tuple(extents)
 
     def free(self, extents: Sequence[Extent]) -> None:
@@ -107,9 +105,7 @@ class Spaces:
         Raises:
             MemoryError: fewer bytes are free.
         """
-        left = rounded(nbytes)
-        if left > self.free_bytes:
-            raise MemoryError(f"{left} B wanted of the fast tier, {self.free_bytes} B are free")
+        left = _room_for(nbytes, self.free_bytes)
         for number, space in enumerate(self._spaces):
             if left <= space.free_bytes:
                 return self._take(number, left)
@@ -136,3 +132,11 @@ class Spaces:
 def rounded(nbytes: int) -> int:
     """Return ``nbytes`` rounded up to whole blocks."""
     return -(-nbytes // BLOCK) * BLOCK
+
+
+def _room_for(nbytes: int, free_bytes: int) -> int:
+    """Return how much ``nbytes`` take of the fast tier, if that is free."""
+    wanted = rounded(nbytes)
+    if wanted > free_bytes:
+        raise MemoryError(f"{wanted} B wanted of the fast tier, {free_bytes} B are free")
+    return wanted
