@@ -25,10 +25,14 @@ from headrace.core.errors import (
 )
 from headrace.core.job import SourceSpec
 from headrace.dataset.build import build_index
-from headrace.dataset.index import Index
+from headrace.dataset.describe import compare_files
+from headrace.dataset.index import Index, index_command
+from headrace.dataset.listing import list_dataset
 from headrace.dataset.reader import SampleReader
 from headrace.dataset.side import SideFiles
 from headrace.prepare.job import OpenSource
+from headrace.report.printable import printable
+from headrace.report.units import counted
 from headrace.storage.local import LocalStorage
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
@@ -195,10 +199,13 @@ def _absolute(url: str) -> str:
 
 def _load_or_build(storage: Storage) -> Index:
     try:
-        return Index.load(storage)
+        index = Index.load(storage)
     except NotFoundError:
         if _has_many_files(storage):
             raise
+    else:
+        _warn_of_new_files(index, storage)
+        return index
     logger.warning("%s has no index yet: reading the headers of its files once", storage.url)
     index = build_index(storage)
     try:
@@ -206,6 +213,24 @@ def _load_or_build(storage: Storage) -> Index:
     except HeadraceError as error:
         logger.warning("the index of %s is not kept: %s", storage.url, error)
     return index
+
+
+def _warn_of_new_files(index: Index, storage: Storage) -> None:
+    """Look again into a folder of this host that is small enough to be indexed at once.
+
+    A loader indexes such by itself, so nobody may know that there is an index.
+    """
+    if not isinstance(storage, LocalStorage) or len(index.file_starts()) > INDEX_AT_ONCE:
+        return
+    new = compare_files(index, list_dataset(storage)).new
+    if new:
+        logger.warning(
+            "%s: %s not in the index and left out (%s); run `%s`",
+            storage.url,
+            counted(len(new), "file"),
+            printable(", ".join([*new[:3], "…"][: len(new)])),
+            index_command(storage.url),
+        )
 
 
 def _has_many_files(storage: Storage) -> bool:
