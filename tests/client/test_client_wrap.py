@@ -90,8 +90,9 @@ def test_batches_do_not_depend_on_workers_or_on_generators_of_the_process() -> N
 
 def test_a_forkserver_makes_the_same_batches() -> None:
     """So it does where processes are spawned: both get the dataset pickled."""
-    there = epoch_of(Noisy(), start_method="forkserver", workers=1)
-    assert rows_of(there) == rows_of(epoch_of(Noisy(), workers=0))
+    blocks = {"order": "block", "block": 4}
+    there = epoch_of(Noisy(), start_method="forkserver", workers=1, **blocks)
+    assert rows_of(there) == rows_of(epoch_of(Noisy(), workers=0, **blocks))
 
 
 def test_without_workers_the_process_s_generators_are_left_as_they_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -37,6 +38,17 @@ def epoch_samples(plan: Schedule, epoch: int) -> np.ndarray:
     return np.concatenate(
         [plan.batch(step).samples for step in range(first, first + plan.steps_per_epoch)]
     )
+
+
+@UNHURRIED
+@given(SIZES, ORDERS)
+def test_a_schedule_that_was_sent_to_another_process_is_the_same(
+    sizes: list[int], order: str
+) -> None:
+    plan = schedule(sizes, batch_size=1, order=order)
+    other = pickle.loads(pickle.dumps(plan))
+    assert epoch_samples(other, 1).tolist() == epoch_samples(plan, 1).tolist()
+    assert len(pickle.dumps(plan)) < 1500
 
 
 @UNHURRIED

@@ -64,6 +64,7 @@ class Schedule:
     def __init__(self, spec: ScheduleSpec, sources: Sequence[SourceSpec]) -> None:
         _check(spec, sources)
         self.spec = spec
+        self._sources = tuple(sources)
         counts = [source.samples for source in sources]
         self.samples_per_epoch = spec.epoch_samples or sum(counts)
         """Positions of one epoch, before the tail is cut or filled."""
@@ -76,6 +77,10 @@ class Schedule:
         ]
         self._mixture = Mixture(integer_weights([source.weight for source in sources]))
         self._local = _local_shuffle(spec, self.samples_per_epoch, len(sources))
+
+    def __reduce__(self) -> tuple[type[Schedule], tuple[ScheduleSpec, tuple[SourceSpec, ...]]]:
+        """Pickle it as what it was made of."""
+        return Schedule, (self.spec, self._sources)
 
     def epoch_of(self, step: int) -> int:
         """Return the epoch that a step is part of."""
