@@ -336,7 +336,7 @@ def test_fragments_that_count_more_than_the_file_holds_are_corrupt() -> None:
     assert decode(bytes(fragmented), 1).shape == (1, 48, 64, 3)
     run = fragmented.index(b"trun") + 4
     struct.pack_into(">II", fragmented, run, 1, 100_000)  # no sizes or times of its own
-    with pytest.raises(CorruptSampleError, match=r"counts 1000\d\d packets, but the file has"):
+    with pytest.raises(CorruptSampleError, match="count 100000 samples, but the file has"):
         decode(bytes(fragmented), 1)
 
 

@@ -1,15 +1,17 @@
 """Compares what the tables of an MP4 or QuickTime file count with what the file can hold.
 
 FFmpeg makes entries of all samples that a table counts before it reads the first one: two
-kilobytes that counted 40 million took 2.8 GB and 7 s, whoever opened them.
+kilobytes that counted 40 million took 2.8 GB and 7 s, whoever opened them. So it does of what
+fragments count, all of which it looks up when it opens a file.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import SEEK_END
+from io import SEEK_END, BufferedReader
 from typing import BinaryIO
 
 from headrace.core.errors import CorruptSampleError
@@ -19,11 +21,15 @@ MOST_EDITED = 1 << 24
 
 _FOLDERS = frozenset(
     (b"moov", b"trak", b"edts", b"mdia", b"minf", b"stbl", b"dinf", b"udta", b"tref", b"mvex")
-)
+) | {b"moof", b"traf"}
 """Boxes that hold boxes, among which FFmpeg looks for tables."""
 
 _DEEPEST = 16
-_TABLES = frozenset((b"stsz", b"stts", b"ctts", b"elst", b"cmov"))
+
+_HEAD_BYTES = 4096
+"""What is read of each fragment: they lie far apart, and their heads are short [bytes]."""
+
+_TABLES = frozenset((b"stsz", b"stts", b"ctts", b"elst", b"cmov", b"trex", b"trun"))
 _RUN = struct.Struct(">II")
 
 
@@ -39,7 +45,7 @@ class _Box:
 def require_credible_tables(stream: BinaryIO) -> None:
     """Leave a stream at its start, if its tables count no more than the file can hold.
 
-    Files of other formats pass. Of fragments only the common header is looked at.
+    Files of other formats pass.
 
     Raises:
         CorruptSampleError: a track counts more samples than the file has bytes, or too many edits
@@ -48,9 +54,11 @@ def require_credible_tables(stream: BinaryIO) -> None:
     size = stream.seek(0, SEEK_END)
     header = next((box for box in _boxes(stream, 0, size) if box.kind == b"moov"), None)
     samples = edits = 0
+    has_fragments = False
     for box in _tables(stream, header, 0) if header else ():
         if box.kind == b"cmov":
             raise CorruptSampleError("its header is compressed; write the file anew")
+        has_fragments = has_fragments or box.kind == b"trex"
         counted = _counted(stream, box)
         if box.kind == b"elst":
             edits = max(edits, counted)
@@ -66,7 +74,35 @@ def require_credible_tables(stream: BinaryIO) -> None:
             f"its {edits} edits of {samples} samples are more than {MOST_EDITED} in all; write "
             "the file anew without edits"
         )
+    if has_fragments and header is not None:
+        _require_credible_fragments(stream, header.end, size)
     stream.seek(0)
+
+
+def _require_credible_fragments(stream: BinaryIO, begin: int, size: int) -> None:
+    samples = 0
+    with _heads_of(stream) as heads:
+        for box in _tables(heads, _Box(b"", begin, size), 0):
+            samples += _counted(heads, box) if box.kind == b"trun" else 0
+            if samples > size:
+                raise CorruptSampleError(
+                    f"its fragments count {samples} samples, but the file has {size} B; replace "
+                    "the file or leave it out"
+                )
+
+
+@contextmanager
+def _heads_of(stream: BinaryIO) -> Iterator[BinaryIO]:
+    """Read a little at a time for a while, where a stream has a buffer to be filled."""
+    if not isinstance(stream, BufferedReader):
+        yield stream
+        return
+    position, heads = stream.raw.tell(), BufferedReader(stream.raw, _HEAD_BYTES)
+    try:
+        yield heads
+    finally:
+        heads.detach()  # else it would close what both read
+        stream.raw.seek(position)
 
 
 def _boxes(stream: BinaryIO, begin: int, end: int) -> Iterator[_Box]:
@@ -93,15 +129,15 @@ def _tables(stream: BinaryIO, folder: _Box, depth: int) -> Iterator[_Box]:
 
 
 def _counted(stream: BinaryIO, box: _Box) -> int:
-    """Return how many samples a table counts, or how many edits."""
+    """Return how many samples a table counts, or how many edits; 0 where it does not count."""
     stream.seek(box.begin)
     head = stream.read(12)
-    if len(head) < 12:
+    if len(head) < 12 or box.kind == b"trex":
         return 0
     if box.kind == b"stsz":
         return int.from_bytes(head[8:], "big")
     entries = int.from_bytes(head[4:8], "big")
-    if box.kind == b"elst":
+    if box.kind in (b"elst", b"trun"):
         return entries
     stream.seek(box.begin + 8)
     runs = stream.read(min(entries * _RUN.size, box.end - box.begin - 8))

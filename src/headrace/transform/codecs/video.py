@@ -127,7 +127,6 @@ class _ClipReader:
         self._stream = _video_stream(container, rules)
         self._base: Fraction = self._stream.time_base
         self._start: int = self._stream.start_time or 0
-        _require_credible_index(container, self._stream)
         self._times, self._keyframes = _index_of(self._stream, self._start)
         self._decoded = 0
         self._feed = FrameFeed(container, self._stream)
@@ -386,15 +385,6 @@ def _bounds(groups: Sequence[Sequence[int]], parts: int) -> list[int]:
     for number in range(parts - 1):
         bounds.append(min(max(ends[number], bounds[-1] + 1), len(groups) - (parts - 1 - number)))
     return [*bounds, len(groups)]
-
-
-def _require_credible_index(container: Any, stream: Any) -> None:
-    """Raise if fragments count more packets than the file has bytes."""
-    if (packets := len(stream.index_entries)) > container.size:
-        raise CorruptSampleError(
-            f"its index counts {packets} packets, but the file has {container.size} B; replace "
-            "the file or leave it out"
-        )
 
 
 def _index_of(stream: Any, start: int) -> tuple[list[int], list[int]]:
