@@ -42,7 +42,7 @@ def test_tables_go_to_standard_output(data: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr()
     for word in ("image", "jsonl", "ant", "bee", "not a line of JSON", "t.jsonl#1"):
         assert word in shown.out
-    assert shown.err == ""
+    assert shown.err == "headrace: 1 sample broken; `headrace inspect` says why\n"
 
 
 def test_files_in_trouble_for_one_reason_are_one_line(
@@ -138,6 +138,18 @@ def test_the_place_of_an_index_is_on_one_line_however_long(
     place = data.parent / ("x" * 100)
     assert run(["index", str(data), "--out", str(place)]) == 0
     assert str(place) in capsys.readouterr().out
+
+
+def test_no_figure_is_parted_from_its_unit_at_80_columns(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run(["index", str(data)])
+    capsys.readouterr()
+    assert run(["inspect", str(data)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert any("0.0190 µs" in line for line in shown)
+    assert [line for line in shown if line.split()[:1] in (["µs"], ["B"], ["ms"])] == []
 
 
 def test_a_damaged_index_is_built_again(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from headrace.dataset.scan import ScanOptions
 from headrace.dataset.side import SideFiles
 from headrace.report.document import write_json
 from headrace.report.printable import printable
-from headrace.report.units import bytes_, seconds
+from headrace.report.units import bytes_, counted, seconds
 from headrace.storage.opening import open_storage
 from headrace.storage.port import Storage
 
@@ -144,7 +144,7 @@ def _report(description: Description, place: str, took_s: float, json_file: str 
     if json_file == "-":
         return
     click.echo(
-        f"{description.samples:,} samples in {description.files:,} files, "
+        f"{counted(description.samples, 'sample')} in {counted(description.files, 'file')}, "
         f"{bytes_(description.file_bytes)}, digest {description.digest}, "
         f"indexed in {seconds(took_s)}: {printable(place)}"
     )
@@ -161,5 +161,9 @@ def _report(description: Description, place: str, took_s: float, json_file: str 
             f"{group.broken:,}" if group.broken else "",
         )
     Console().print(table)
+    if broken:
+        click.echo(
+            f"headrace: {counted(broken, 'sample')} broken; `headrace inspect` says why", err=True
+        )
     for line in problem_lines(description.problems):
         click.echo(f"headrace: {line}", err=True)

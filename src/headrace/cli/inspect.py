@@ -25,7 +25,7 @@ from headrace.dataset.listing import list_dataset
 from headrace.report.bars import bars
 from headrace.report.document import write_json
 from headrace.report.printable import printable
-from headrace.report.units import bytes_, seconds
+from headrace.report.units import bytes_, counted, seconds
 from headrace.storage.opening import open_storage
 
 SHOWN = 20
@@ -60,7 +60,7 @@ def command(url: str, *, place: str | None, json_file: str | None) -> int:
 def _print(description: Description, staleness: Staleness) -> None:
     console = Console()
     console.print(
-        f"{description.samples:,} samples in {description.files:,} files, "
+        f"{counted(description.samples, 'sample')} in {counted(description.files, 'file')}, "
         f"{bytes_(description.file_bytes)}, digest {description.digest}"
     )
     console.print(_counts(description))
@@ -107,7 +107,7 @@ def _spread(
 
 
 def _table(*names: str, title: str | None = None) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True)
     for name in names:
         table.add_column(name, justify="left" if name in ("kind", "in") else "right")
     return table
