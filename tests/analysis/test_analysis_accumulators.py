@@ -135,11 +135,6 @@ def test_a_union_that_is_too_large_closes_its_shortest_gaps_and_says_by_how_much
     assert set(bounded.whole().keys.tolist()) == {0, 1}
 
 
-def test_stretches_tell_which_share_of_a_bin_they_cover() -> None:
-    covered = as_stretches([(0, 0, 5), (0, 12, 8), (0, 35, 1)]).covered(np.arange(0, 50, 10.0))
-    assert covered.tolist() == pytest.approx([0.5, 0.8, 0.0, 0.1])
-
-
 def test_names_that_do_not_fit_are_given_up_the_smallest_first() -> None:
     sums = NamedSums(("name",), {"reads": "sum"}, most=10)
     for _ in range(30):

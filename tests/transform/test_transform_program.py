@@ -149,7 +149,7 @@ def test_the_elementwise_tail_gives_the_same_bytes_on_a_stack(
 ) -> None:
     program = Program(EVERYTHING)
     for kind in ("image", "video"):
-        start = program.batchable_from + cut_inside
+        start = program.tail_of(["image", "video", "text"]) + cut_inside
         keys = [SampleKey(1, 0, sample) for sample in range(count)]
         halves = [program.run(RECORDS[kind], key, stop=start) for key in keys]
         stack = np.stack([half[kind] for half in halves])  # type: ignore[misc]
@@ -169,7 +169,7 @@ def test_an_empty_stack_stays_empty() -> None:
 
 def test_the_tail_of_a_record_ignores_ops_on_other_fields() -> None:
     program = Program(Pipeline([ops.DecodeImage(), ops.Resize(8), ops.ToFloat(), ops.DecodeText()]))
-    assert program.batchable_from == 4
+    assert program.tail_of(["image", "text"]) == 4
     assert program.tail_of(["image", "label"]) == 2
     assert program.tail_of(["text"]) == 4
     with pytest.raises(ConfigError, match="one by one"):

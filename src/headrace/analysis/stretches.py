@@ -68,17 +68,6 @@ class Stretches(NamedTuple):
         kept = np.isin(self.keys, keys)
         return Stretches(self.keys[kept], self.begins[kept], self.ends[kept])
 
-    def covered(self, edges: Floats) -> Floats:
-        """Return which share of each bin between edges they cover; all are of one key."""
-        if not self.begins.size:
-            return np.zeros(edges.size - 1)
-        moments = np.column_stack((self.begins, self.ends)).ravel()
-        lengths = np.cumsum(self.ends - self.begins)
-        so_far = np.column_stack((np.append(0, lengths[:-1]), lengths)).ravel()
-        at_edges = np.interp(edges, moments, so_far)
-        shares: Floats = np.diff(at_edges) / np.diff(edges)
-        return shares
-
 
 NONE = Stretches(*(np.empty(0, np.int64) for _ in range(3)))
 

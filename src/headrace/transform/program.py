@@ -54,16 +54,10 @@ class Program:
             if isinstance(op, UserOp):
                 op.function()
 
-    @property
-    def batchable_from(self) -> int:
-        """Return where the elementwise tail begins, whatever fields a record has."""
-        return self.tail_of(None)
-
-    def tail_of(self, fields: Iterable[str] | None) -> int:
+    def tail_of(self, fields: Iterable[str]) -> int:
         """Return where the elementwise tail begins for records that have these fields only."""
-        position = self.sample_ops
-        names = None if fields is None else set(fields)
-        while position and self._is_tail(self.ops[position - 1], names):
+        position, names = self.sample_ops, set(fields)
+        while position and _is_tail(self.ops[position - 1], names):
             position -= 1
         return min(cut for cut in self.cuts if cut >= position)
 
@@ -206,9 +200,9 @@ class Program:
     def _tail_ops(self, start: int) -> list[ArrayOp]:
         return [op for op in self.ops[start : self.sample_ops] if isinstance(op, ArrayOp)]
 
-    @staticmethod
-    def _is_tail(op: Op, names: set[str] | None) -> bool:
-        return op.elementwise or (names is not None and not any(map(op.acts_on, names)))
+
+def _is_tail(op: Op, names: set[str]) -> bool:
+    return op.elementwise or not any(map(op.acts_on, names))
 
 
 def _acted_on(op: Op, names: Iterable[str]) -> list[str]:

@@ -65,11 +65,6 @@ class _Summary(msgspec.Struct):
     metric: _Metric = msgspec.field(default_factory=_Metric)
 
 
-class _Span(msgspec.Struct):
-    start: str | None = None
-    end: str | None = None
-
-
 class DLIO:
     """An output directory of DLIO, or one rank's file in it."""
 
