@@ -133,7 +133,14 @@ def test_an_outage_is_told_once_and_its_end(
     assert answers.endswith("answers again")
 
 
-@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "http://", "http://a b:9000", "s3://x"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        *("127.0.0.1:9000", "http://", "http://a b:9000", "s3://x", "http://ü.de:1", "http://:1"),
+        *("http://a:99999", "http://a:b", "http://a:1:2", "http://[::1", "http://[x]:1"),
+        "http://1.2.3.999:1",
+    ],
+)
 def test_an_endpoint_that_is_no_url_is_told(s3: Seaweed, s3_dir: str, endpoint: str) -> None:
     with (
         as_client({"AWS_ENDPOINT_URL": endpoint}),

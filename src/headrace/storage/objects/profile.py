@@ -11,8 +11,10 @@ import configparser
 import os
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 from headrace.core.errors import ConfigError
 from headrace.storage.address import masked
@@ -29,7 +31,7 @@ _KEYS = {
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
-_URL = re.compile(r"https?://[\w.\-\[\]:]+(/\S*)?")
+_URL = re.compile(r"https?://[\w.\-\[\]:]+(/\S*)?", re.ASCII)
 
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
@@ -71,12 +73,24 @@ def _first(names: Sequence[str], environment: Mapping[str, str]) -> str | None:
 
 
 def _checked(endpoint: str) -> str:
-    if _URL.fullmatch(endpoint) is None:  # obstore panics
+    if _URL.fullmatch(endpoint) is None or not _has_address(endpoint):  # obstore panics
         raise ConfigError(
             f"the endpoint {masked(endpoint)} is no URL; set AWS_ENDPOINT_URL=http://HOST:PORT, or "
             "https://"
         )
     return endpoint
+
+
+def _has_address(url: str) -> bool:
+    """Whether a URL names a host, and a port, that there can be."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if ":" in host or host.rpartition(".")[2].isdigit():
+            ip_address(host)
+        return bool(host) and parts.port != 0  # one that is no port is a ValueError
+    except ValueError:
+        return False
 
 
 def _profile(environment: Mapping[str, str]) -> dict[str, str]:
