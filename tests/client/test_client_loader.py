@@ -279,14 +279,15 @@ def test_a_file_that_changed_or_vanished_after_indexing_is_never_read_and_is_lis
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many of the next reads fail, in its one element."""
+def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many of the next reads fail, in its one element; with which error, as parameter."""
     left, read = [0], LocalStorage.read_ranges
+    error = getattr(request, "param", StorageError)
 
     def read_or_fail(*args: Any) -> Any:
         left[0] -= 1
         if left[0] >= 0:
-            raise StorageError("the mount is gone")
+            raise error("the mount is gone")
         return read(*args)
 
     monkeypatch.setattr(maker, "RETRY_DELAY_S", 1e-3)
@@ -294,9 +295,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return left
 
 
+@pytest.mark.parametrize("failing", [StorageError, NotFoundError], indirect=True)
 def test_storage_that_fails_for_a_while_makes_batches_late_and_not_different(
     dataset: Path, pipeline: Pipeline, failing: list[int]
 ) -> None:
+    """Also where it does not find for a while what it says is there."""
     expected = epoch(dataset, pipeline=pipeline)
     with loading(dataset, pipeline=pipeline) as loader:
         failing[0] = 6

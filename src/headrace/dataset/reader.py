@@ -226,12 +226,19 @@ class SampleReader:
         """Run a block that reads a sample's file, then compare the file with the index.
 
         An error of the block comes through unless the comparison explains it.
+
+        Raises:
+            StaleIndexError: the file changed, or is gone.
+            StorageError: the store said that the file is gone, and then that it is not.
         """
         try:
             yield
-        except (StorageError, CorruptDataError, NotFoundError):
+        except (StorageError, CorruptDataError):
             self.require_unchanged(location)
             raise
+        except NotFoundError as error:
+            self.require_unchanged(location)
+            raise StorageError(f"{error}; but asked again, the store says it is there") from error
         self.require_unchanged(location)
 
     def _read_apart(self, location: SampleLocation, own: tuple[Member, ...]) -> dict[str, bytes]:
