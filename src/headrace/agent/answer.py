@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headrace.agent.agentlog import ServedRow
 from headrace.agent.engine import Engine, Request, ServeAction
-from headrace.agent.fasttier.through import Errand
 from headrace.agent.raw import ByteBudget, Encoded, RawReader
 from headrace.agent.usage import Reading
 from headrace.core.digest import Buffer
@@ -26,6 +25,10 @@ from headrace.wire.messages import FetchRequest
 
 RAW_AHEAD = 8
 """Encoded samples of one answer in memory at once, so that a slow client leaves room to others."""
+
+GROUP_BYTES = 1 << 18
+"""Frames that are ready are sent together up to about so much: short ones one by one would cost
+both sides a system call each, and the client a look at all its sockets [bytes]."""
 
 HELD_PERIOD_S = 0.25
 """After its patience a client is told this often that its quota holds samples back [s]."""
@@ -155,9 +158,9 @@ class _Sender:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._make_frames(group))
             while self._left:
-                frame = await self._frames.get()
-                await self._send_one(frame, send)
-                self._left -= frame.samples
+                group_of = self._take_group(await self._frames.get())
+                await self._send_group(group_of, send)
+                self._left -= sum(frame.samples for frame in group_of)
         await send(_body(b"".join(_end()), more=False))
 
     def _all_ready(self) -> list[Outgoing] | None:
@@ -174,17 +177,26 @@ class _Sender:
     async def _send_with_length(self, frames: list[Outgoing], send: Send) -> None:
         end = b"".join(_end())
         await send(_start(sum(frame.nbytes for frame in frames) + len(end)))
-        for frame in frames:
-            await self._send_one(frame, send)
+        for group in _grouped(frames):
+            await self._send_group(group, send)
         await send(_body(end, more=False))
 
-    async def _send_one(self, frame: Outgoing, send: Send) -> None:
-        body = b"".join(frame.parts)
-        if frame.samples:
+    def _take_group(self, first: Outgoing) -> list[Outgoing]:
+        """Return a frame and those that lie ready behind it, as many as are sent together."""
+        group, nbytes = [first], first.nbytes
+        while nbytes < GROUP_BYTES and not self._frames.empty():
+            group.append(self._frames.get_nowait())
+            nbytes += group[-1].nbytes
+        return group
+
+    async def _send_group(self, frames: Sequence[Outgoing], send: Send) -> None:
+        body = b"".join([part for frame in frames for part in frame.parts])
+        if any(frame.samples for frame in frames):
             self._last_s = self._waited_s()
         await send(_body(body, more=True))
-        frame.release()
-        self._engine.count_sent(self._name, len(body), raw=frame.raw)
+        for frame in frames:
+            frame.release()
+            self._engine.count_sent(self._name, frame.nbytes, raw=frame.raw)
         self._sent_bytes += len(body)
 
     def _tell_later(self, after_s: float) -> None:
@@ -291,10 +303,9 @@ class _Sender:
     async def _read(self, visit: Visit, place: Place) -> tuple[Encoded, TierName]:
         """Read a sample, through the fast tier where there is one; return also its tier."""
         job, fast = self._request.job, self._engine.fast
-        number = -self._engine.next_numbers(1)[0]
         await fast.wait_for_copy(job, place.source, visit.sample)
-        errand = fast.begin(number, job, visit, place) or Errand()
-        ended = partial(fast.end, number)
+        number, errand = self._engine.begin_raw(job, visit, place)
+        ended = partial(self._engine.end_raw, number)
         encoded = await self._source.reader.read(
             job.preparers[place.source], place.location, errand, fast.files, ended
         )
@@ -331,6 +342,20 @@ class _Sender:
 
     def _waited_s(self) -> float:
         return self._engine.clock.now() - self._request.asked_at
+
+
+def _grouped(frames: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Yield frames in the groups in which they are sent."""
+    group: list[Outgoing] = []
+    nbytes = 0
+    for frame in frames:
+        group.append(frame)
+        nbytes += frame.nbytes
+        if nbytes >= GROUP_BYTES:
+            yield group
+            group, nbytes = [], 0
+    if group:
+        yield group
 
 
 def _missing(visit: Visit, code: str, reason: str) -> Outgoing:

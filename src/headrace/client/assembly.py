@@ -8,6 +8,7 @@ Used by one thread at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,18 @@ class _Block:
         return self._octets[begin : begin + self._size]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The rows of one visit, and what they take."""
+
+    rows: list[int]
+    kind: str
+    target: int
+    """Cut at which the batch takes the sample."""
+
+    group: Group
+
+
 class Assembly:
     """One step of one rank, from the first sample to the finished batch."""
 
@@ -169,17 +182,20 @@ class Assembly:
         targets: Mapping[str, int],
     ) -> None:
         self.keys = tuple(keys)
-        self.kinds = tuple(kinds)
-        self.targets = targets
+        self._targets = targets
         self._tail = tail
-        self._rows: dict[Visit, list[int]] = {}
-        for row, key in enumerate(self.keys):
-            self._rows.setdefault((key.sample, key.epoch), []).append(row)
         self._groups = {
             kind: Group([row for row, other in enumerate(kinds) if other == kind], tail.memory)
             for kind in dict.fromkeys(kinds)
         }
-        self.waiting = dict.fromkeys(self._rows)
+        self._wanted: dict[Visit, Wanted] = {}
+        for row, (key, kind) in enumerate(zip(self.keys, kinds, strict=True)):
+            wanted = self._wanted.get((key.sample, key.epoch))
+            if wanted is None:
+                wanted = Wanted([], kind, targets[kind], self._groups[kind])
+                self._wanted[key.sample, key.epoch] = wanted
+            wanted.rows.append(row)
+        self.waiting = dict(self._wanted)
         """Visits without a result yet, in schedule order."""
 
         self._taken = np.array([key.sample for key in self.keys], dtype=np.int64)
@@ -187,49 +203,47 @@ class Assembly:
 
     def key(self, visit: Visit) -> SampleKey:
         """Return the key of a visit of this step."""
-        return self.keys[self._rows[visit][0]]
+        return self.keys[self._wanted[visit].rows[0]]
 
     def target(self, visit: Visit) -> int:
         """Return the cut at which the batch takes this sample."""
-        return self.targets[self._kind(visit)]
+        return self._wanted[visit].target
 
     def memory_for(self, header: FrameHeader) -> list[memoryview]:
         """Give the memory for a frame's fields: the batch's own where it fits as it is."""
-        visit = (header.sample, header.epoch)
-        direct = header.kind == "tensor" and header.part.is_whole and visit in self.waiting
-        if not direct or header.cut != self.target(visit):
+        wanted = self.waiting.get((header.sample, header.epoch))
+        direct = wanted is not None and header.kind == "tensor" and header.part.is_whole
+        if wanted is None or not direct or header.cut != wanted.target:
             return [memoryview(bytearray(field.nbytes)) for field in header.fields]
-        row = self._rows[visit][0]
-        return [self._group(visit).place_for(row, field) for field in header.fields]
+        row = wanted.rows[0]
+        return [wanted.group.place_for(row, field) for field in header.fields]
 
     def take_frame(self, header: FrameHeader, buffers: Sequence[memoryview]) -> None:
         """Settle a sample with a frame that lies in ``memory_for``'s memory."""
-        visit = (header.sample, header.epoch)
-        group, (first, *others) = self._group(visit), self._rows[visit]
+        wanted = self.waiting.pop((header.sample, header.epoch))
+        group, first = wanted.group, wanted.rows[0]
         group.take_frame(first, header, buffers)
-        for row in others:
+        for row in wanted.rows[1:]:
             group.put(row, group.record(first))
-        del self.waiting[visit]
 
     def put(self, visit: Visit, record: Record, *, taken: int | None = None) -> None:
         """Settle a sample with a record at its target cut; ``taken`` names a substitute."""
-        for row in self._rows[visit]:
-            self._group(visit).put(row, record)
+        wanted = self.waiting.pop(visit)
+        for row in wanted.rows:
+            wanted.group.put(row, record)
             if taken is not None:
                 self._taken[row] = taken
-        del self.waiting[visit]
 
     def drop(self, visit: Visit) -> None:
         """Settle a sample by leaving its rows out."""
-        self._dropped.update(self._rows[visit])
-        del self.waiting[visit]
+        self._dropped.update(self.waiting.pop(visit).rows)
 
     def finish(self, *, step: int, epoch: int, replaced: tuple[Replaced, ...]) -> Batch:
         """Run the remaining ops and hand the batch out; the assembly is not used afterwards."""
         parts = [
             part
             for kind, group in self._groups.items()
-            if (part := group.finish(self._tail, self.keys, self.targets[kind]))
+            if (part := group.finish(self._tail, self.keys, self._targets[kind]))
         ]
         kept = [row for row in range(len(self.keys)) if row not in self._dropped]
         if self._dropped:
@@ -243,12 +257,6 @@ class Assembly:
     def nbytes(self) -> int:
         """Memory held for arrays so far [bytes]."""
         return sum(group.nbytes for group in self._groups.values())
-
-    def _kind(self, visit: Visit) -> str:
-        return self.kinds[self._rows[visit][0]]
-
-    def _group(self, visit: Visit) -> Group:
-        return self._groups[self._kind(visit)]
 
 
 def _renumbered(part: Part, kept: Sequence[int]) -> Part:

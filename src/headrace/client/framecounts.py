@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headrace.client.counts import Counts
 from headrace.wire.frames import FrameHeader
 
@@ -21,7 +19,7 @@ def link_s(header: FrameHeader, came_after_s: float) -> float:
 def count_frame(
     counts: Counts,
     header: FrameHeader,
-    buffers: Sequence[memoryview],
+    nbytes: int,
     *,
     length: int,
     link_s: float,
@@ -31,11 +29,11 @@ def count_frame(
     Args:
         counts: Of the step.
         header: Of the frame.
-        buffers: Its payload.
+        nbytes: Length of its payload [bytes].
         length: Stored bytes of its sample, or part.
         link_s: How long it was on its way [s].
     """
-    counts.wire_bytes += sum(buffer.nbytes for buffer in buffers)
+    counts.wire_bytes += nbytes
     counts.queued_s += header.queued_s
     counts.cores_s += header.cores_s
     counts.link_s += link_s
@@ -48,7 +46,7 @@ def count_frame(
         counts.shared += header.shared
     elif header.kind == "raw":
         counts.raw[header.code] += 1
-    if buffers and not header.shared:
+    if header.fields and not header.shared:
         queued_s = header.queued_s - header.cores_s + link_s
         counts.took(queued_s + header.throttled_s + header.read_s)
         counts.tier_bytes[header.tier] += length

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import msgspec
 
 from headrace.client.assembly import Assembly
+from headrace.client.costs import HEAVY_S
 from headrace.client.counts import Counts
 from headrace.client.framecounts import count_frame, link_s, made_s
 from headrace.client.inbox import Inbox
@@ -162,10 +163,11 @@ class Gatherer:
 
     def _urgent(self, work: Work, pieces: Sequence[Piece]) -> list[tuple[float, PieceName]]:
         """Return the pieces that take so long here that they are not waited for as the others."""
+        heavy = [piece for piece in pieces if piece.cost_s >= HEAVY_S]
         reading, patience = self._shop.pace.read(), self._shop.patience
         usual_s = patience.hedge_s(reading, work.step, cost_s=0.0)
         found = []
-        for piece in pieces:
+        for piece in heavy:
             hedge_s = patience.hedge_s(reading, work.step, self._shop.costs.seconds(piece))
             if hedge_s < usual_s:
                 found.append((work.begin + hedge_s, name_of(piece)))
@@ -261,10 +263,12 @@ class Gatherer:
         piece = call.owed.pop(name, None)
         if piece is None or piece.part != header.part:
             raise ProtocolError(f"agent {call.share.member.name}: it sent {name}, not asked for")
+        nbytes = sum([buffer.nbytes for buffer in buffers])
         call.frames += 1
-        call.nbytes += sum(buffer.nbytes for buffer in buffers)
+        call.nbytes += nbytes
         call.queued_s = max(call.queued_s, header.queued_s)
         if piece.visit in work.assembly.waiting:
+            self._count_frame(work, call, piece, header, nbytes)
             self._take_frame(work, call, piece, header, buffers)
         if not call.owed:
             self._count_call(work, call)  # the end of the answer may come when it is forgotten
@@ -284,12 +288,14 @@ class Gatherer:
     def _take_frame(
         self, work: Work, call: Call, piece: Piece, header: FrameHeader, buffers: Buffers
     ) -> None:
-        self._count_frame(work, call, piece, header, buffers)
         key, maker, making = piece.key, self._shop.maker, self._making
         match header.kind:
             case "tensor":
                 self._shop.checks.consider(call.share.member, key, header, buffers)
-                self._take_tensor(work, piece, header, buffers)
+                if piece.part.is_whole:
+                    self._take_tensor(work, key, header, buffers)
+                else:
+                    self._take_part(work, piece, header, buffers)
             case "raw":
                 fields, isolated = raw_fields(header, buffers), header.code == "crashed"
                 making.hand_over(work, key, lambda: maker.from_raw(key, fields, isolated=isolated))
@@ -299,35 +305,33 @@ class Gatherer:
                 making.make(work, piece, "hedged", late=call.share.member.name)
 
     def _count_frame(
-        self, work: Work, call: Call, piece: Piece, header: FrameHeader, buffers: Buffers
+        self, work: Work, call: Call, piece: Piece, header: FrameHeader, nbytes: int
     ) -> None:
-        sample = piece.key.sample
+        sample, is_whole = piece.key.sample, piece.part.is_whole
         on_link_s = link_s(header, time.monotonic() - call.asked_at)
-        length = piece.part.of(work.lengths[sample])
-        count_frame(work.counts, header, buffers, length=length, link_s=on_link_s)
+        length = work.lengths[sample] if is_whole else piece.part.of(work.lengths[sample])
+        count_frame(work.counts, header, nbytes, length=length, link_s=on_link_s)
         call.link_s = max(call.link_s, on_link_s)
-        if piece.part.is_whole:
-            nbytes = sum(buffer.nbytes for buffer in buffers)
-            work.tally.came(piece.visit, self._shop.job.kind(sample), header, nbytes)
+        if is_whole:
+            kind = work.assembly.waiting[piece.visit].kind
+            work.tally.came(piece.visit, kind, header, nbytes)
         if header.kind == "tensor":
             seconds = header.read_s + header.transform_s
             self._shop.costs.learn(sample, foreseen_s=piece.cost_s, seconds=seconds)
         if work.detail is not None:
             work.detail.made(sample, made_s(header), call.share.member.name)
 
-    def _take_tensor(self, work: Work, piece: Piece, header: FrameHeader, buffers: Buffers) -> None:
-        key, making = piece.key, self._making
-        if not piece.part.is_whole:
-            self._take_part(work, piece, header, buffers)
-            return
-        if header.cut == work.assembly.target(piece.visit):
+    def _take_tensor(
+        self, work: Work, key: SampleKey, header: FrameHeader, buffers: Buffers
+    ) -> None:
+        if header.cut == work.assembly.target((key.sample, key.epoch)):
             work.assembly.take_frame(header, buffers)
             return
         if header.cut not in self._shop.job.program.cuts:
             raise ProtocolError(f"sample {key.sample}: the pipeline has no cut at {header.cut}")
         record = record_of(header, buffers)
         maker = self._shop.maker
-        making.hand_over(work, key, lambda: maker.from_cut(key, record, cut=header.cut))
+        self._making.hand_over(work, key, lambda: maker.from_cut(key, record, cut=header.cut))
 
     def _take_part(self, work: Work, piece: Piece, header: FrameHeader, buffers: Buffers) -> None:
         parts = work.parts[piece.visit]

@@ -8,6 +8,7 @@ Python and NumPy versions.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -48,17 +49,18 @@ class Draws:
         self._key = key
         self._place = (position + (number << _NUMBER_SHIFT)) & _U64
         self._block = 0
-        self._words: list[int] = []
+        self._words: Iterator[int] = iter(())
 
     def word(self) -> int:
         """Return the next 64 random bits."""
-        if not self._words:
-            key = self._key
-            packed = _KEY.pack(key.seed & _U64, key.epoch, key.sample, self._place, self._block)
-            digest = blake2b(packed, digest_size=64, person=b"headrace-draws").digest()
-            self._words = list(reversed(_WORDS.unpack(digest)))
-            self._block += 1
-        return self._words.pop()
+        for word in self._words:
+            return word
+        key = self._key
+        packed = _KEY.pack(key.seed & _U64, key.epoch, key.sample, self._place, self._block)
+        digest = blake2b(packed, digest_size=64, person=b"headrace-draws").digest()
+        self._words = iter(_WORDS.unpack(digest))
+        self._block += 1
+        return next(self._words)
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
         """Return a float in [low, high), with 53 random bits."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.parts import SamplePart
+from headrace.core.parts import WHOLE, SamplePart
 from headrace.prepare.job import OpenJob
 
 _PART_BITS = 48
@@ -42,7 +42,8 @@ class Pieces:
 
     def part(self, place: int) -> SamplePart:
         """Return which part of its sample a piece is."""
-        return SamplePart(int(self.numbers[place]), int(self.counts[place]))
+        count = int(self.counts[place])
+        return WHOLE if count == 1 else SamplePart(int(self.numbers[place]), count)
 
 
 def name_of(sample: int, part: SamplePart) -> int:
