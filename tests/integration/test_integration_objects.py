@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +26,7 @@ from headrace.dataset.index import DEFAULT_PATH, Index
 from headrace.dataset.reader import SampleReader
 from headrace.storage.opening import open_storage
 from integration.agents import agent_statistics, wait_until_proven
-from integration.test_integration_hdfs import loading, run_epoch
+from integration.test_integration_hdfs import batch_digest, loading, run_epoch
 from stores.faulty import NEVER_ENDS, Faulty, Harm, s3_error
 from stores.seaweed import BUCKET, Seaweed, as_client
 
@@ -98,6 +102,35 @@ def test_an_agent_over_s3_makes_them_too_and_reads_later_epochs_from_its_disk(
         run_epoch(loader)
         assert agent_statistics(agent)["cache"]["hits"] > 10
         assert loader.statistics().background.checks.different == 0
+
+
+@pytest.mark.parametrize("backend", ["obstore", "fsspec"])
+def test_two_jobs_that_resume_at_once_go_on_with_the_batches_of_a_local_directory(
+    s3: Seaweed,
+    in_s3: str,
+    mixed: Path,
+    pipeline: Pipeline,
+    expected: list[str],
+    backend: str,
+    tmp_path: Path,
+) -> None:
+    url = in_s3 if backend == "obstore" else f"fsspec+file://{mixed}"
+    build_index(open_storage(url)).save(tmp_path)
+    places = random.Random(11).sample(range(len(expected) - 1), 2)
+    resuming = threading.Barrier(len(places))
+
+    def interrupted(step: int) -> list[str]:
+        options: dict[str, Any] = {"index": tmp_path, "run": str(step)}
+        with loading(url, pipeline, **options) as loader:
+            before = [batch_digest(batch) for batch in islice(loader, step + 1)]
+            state = loader.state_dict()
+        resuming.wait(60)
+        with loading(url, pipeline, **options) as loader:
+            loader.load_state_dict(state)
+            return before + run_epoch(loader)[0]
+
+    with ThreadPoolExecutor(len(places)) as jobs:
+        assert list(jobs.map(interrupted, places)) == [expected, expected]
 
 
 def test_an_epoch_goes_on_after_a_server_that_was_killed_and_one_that_throttles(
