@@ -465,6 +465,24 @@ def test_batches_are_pinned_where_there_is_a_cuda_device(monkeypatch: pytest.Mon
     assert min(ids) >= 100
 
 
+def test_a_worker_that_could_not_be_started_is_started_by_the_next_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fork() -> int:
+        if len(multiprocessing.active_children()) == 1 and not failed:
+            failed.append(True)
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return forked()
+
+    failed, forked = [], os.fork
+    monkeypatch.setattr(os, "fork", fork)
+    with wrapped(Acting(lambda _: None)) as loader:
+        with pytest.raises(BlockingIOError):
+            iter(loader)
+        assert len(list(loader)) == LENGTH // 8
+        assert len(multiprocessing.active_children()) == 2
+
+
 def test_what_cannot_be_sent_to_a_worker_is_explained() -> None:
     with (
         wrapped(Acting(lambda _: None), start_method="forkserver") as loader,

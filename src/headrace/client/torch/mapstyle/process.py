@@ -62,6 +62,11 @@ class WorkerProcess:
         current = self._current.value
         return None if current == NONE else current
 
+    @property
+    def is_started(self) -> bool:
+        """Whether the process was started; it is for as long as the loader lives."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start the process.
 

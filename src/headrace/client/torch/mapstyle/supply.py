@@ -95,7 +95,6 @@ class ProcessSupply:
         self._force = force
         self._workers = [WorkerProcess(context, recipe, plan, post) for post in posts]
         self._lines = [Line(worker, plan) for worker in self._workers]
-        self._started = False
         self._prefetcher: Prefetcher | None = None
         self._expected: int | None = None
         self.ahead = Ahead(0, 0)
@@ -159,10 +158,9 @@ class ProcessSupply:
             worker.join(deadline)
 
     def _start_workers(self) -> None:
-        if not self._started:
-            for worker in self._workers:
+        for worker in self._workers:
+            if not worker.is_started:
                 worker.start()
-            self._started = True
 
     def _stop_prefetching(self) -> None:
         prefetcher, self._prefetcher, self._expected = self._prefetcher, None, None
