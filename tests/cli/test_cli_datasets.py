@@ -140,6 +140,15 @@ def test_the_place_of_an_index_is_on_one_line_however_long(
     assert str(place) in capsys.readouterr().out
 
 
+def test_folders_of_splits_are_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "ant").rename(data / "train")
+    (data / "bee").rename(data / "val")
+    assert run(["index", str(data)]) == 0
+    assert f"look like splits: take each as a dataset of its own, such as {data}/train" in (
+        capsys.readouterr().err
+    )
+
+
 def test_no_figure_is_parted_from_its_unit_at_80_columns(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -527,6 +527,14 @@ def test_an_op_on_a_field_that_no_sample_has_is_told(
     assert "fields are image, label, video" in caplog.text
 
 
+def test_folders_of_splits_are_told(
+    dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(dataset / "dog", tmp_path / "set" / "train")
+    Loader(tmp_path / "set", batch_size=1).close()
+    assert f"look like splits: take each as a dataset of its own, such as {tmp_path}" in caplog.text
+
+
 def test_files_that_came_after_the_index_are_told(
     dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,6 +21,7 @@ from headrace.dataset.describe import Description, describe
 from headrace.dataset.index import DEFAULT_PATH, Index
 from headrace.dataset.scan import ScanOptions
 from headrace.dataset.side import SideFiles
+from headrace.dataset.splits import splits_complaint
 from headrace.report.document import write_json
 from headrace.report.printable import printable
 from headrace.report.units import bytes_, counted, seconds
@@ -79,6 +80,8 @@ def command(
         )
     index.save(beside)
     _report(describe(index), f"{beside.url}/{DEFAULT_PATH}", time.perf_counter() - begin, json_file)
+    if odd := splits_complaint(storage.url, index.classes):
+        click.echo(f"headrace: {printable(odd)}", err=True)
     return 0 if len(index) else 1
 
 

@@ -30,6 +30,7 @@ from headrace.dataset.index import Index, index_command
 from headrace.dataset.listing import list_dataset
 from headrace.dataset.reader import SampleReader
 from headrace.dataset.side import SideFiles
+from headrace.dataset.splits import splits_complaint
 from headrace.prepare.job import OpenSource
 from headrace.report.printable import printable
 from headrace.report.units import counted
@@ -114,6 +115,8 @@ def find_source(
     """
     url = _absolute(url)
     source = _open_anywhere(url, index, agents) if agents else _open_here(url, index)
+    if odd := splits_complaint(url, source.index.classes):
+        logger.warning("%s", printable(odd))
     spec = SourceSpec(
         url=url,
         index_digest=source.index.digest,
