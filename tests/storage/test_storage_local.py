@@ -245,3 +245,12 @@ def test_a_renamed_file_stays_renamed_after_a_power_cut(
     )
     storage.rename("a", "folder/b")
     assert synced == [f"{storage.url}/folder"]
+
+
+@pytest.mark.parametrize("name", ["train-{000000..000009}.tar", "*.tar", "*/*.tar", "train-?.tar"])
+def test_a_pattern_in_the_place_of_a_folder_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train-000009.tar").write_bytes(b"")
+    with pytest.raises(NotFoundError, match="is a pattern, which is not expanded"):
+        LocalStorage(tmp_path / name)
+    (tmp_path / "[x]").mkdir()
+    LocalStorage(tmp_path / "[x]")

@@ -32,7 +32,7 @@ from headrace.core.errors import (
     StorageError,
 )
 from headrace.storage.assembling import join, sync_folder
-from headrace.storage.neighbours import did_you_mean
+from headrace.storage.neighbours import did_you_mean, is_pattern
 from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
 from headrace.storage.writing import AbortingWriter, ended, flat
 
@@ -73,6 +73,11 @@ class LocalStorage:
             NotFoundError: there is no such directory; names the nearest one that is there.
         """
         given = Path(root).expanduser()
+        if not given.exists() and is_pattern(given.absolute()):
+            raise NotFoundError(
+                f"{given} is a pattern, which is not expanded; name the folder, all files below "
+                "which are taken"
+            )
         if not given.exists():
             raise NotFoundError(f"no directory at {given}{did_you_mean(given.absolute())}")
         if not given.is_dir():

@@ -26,6 +26,11 @@ def did_you_mean(path: Path) -> str:
     return f"; did you mean {nearest}?" if nearest else "; check the spelling"
 
 
+def is_pattern(path: Path) -> bool:
+    """Whether a path that is not there looks like one that others expand: ``*.tar``, ``{0..9}``."""
+    return any(sign in _first_missing(path)[1] for sign in "*?[{")
+
+
 def _first_missing(path: Path) -> tuple[Path, str]:
     missing = path
     while not missing.parent.exists() and missing.parent != missing:
