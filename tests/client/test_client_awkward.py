@@ -31,8 +31,7 @@ from headrace.prepare.sample import Preparer
 from headrace.storage.local import LocalStorage
 from headrace.transform.program import Program
 from integration.agents import agent_statistics, wait_until_proven
-
-MEDIA = Path(__file__).resolve().parents[3] / "shared/data/media"
+from real_media import MEDIA, needs_media
 
 ARENA_BYTES = 64 << 20
 OPTIONS = (
@@ -47,6 +46,7 @@ PIPELINE = Pipeline(
     [
         ops.DecodeImage(orientation="apply"),
         ops.DecodeVideo(4, max_pixels=1_000_000),
+        ops.DecodeAudio(rate=8000, seconds=1.0),
         ops.Resize((16, 16)),
     ]
 )
@@ -193,15 +193,14 @@ def test_files_of_samples_are_read_up_to_their_damage_which_is_told(index: Index
     assert not any(key.startswith("loop/") for key in keys)
 
 
-@pytest.mark.skipif(not MEDIA.is_dir(), reason="the shared folder of awkward media is not here")
+@needs_media
 def test_an_epoch_of_real_awkward_media_replaces_those_that_do_not_decode(
     folder: Path, agent: LocalAgent
 ) -> None:
     real = folder / "real"
     real.mkdir()
     for file in MEDIA.iterdir():
-        if file.suffix not in (".md", ".mp3", ".wav"):
-            (real / file.name).write_bytes(file.read_bytes())
+        (real / file.name).write_bytes(file.read_bytes())
     alone, served = epoch_of(real), epoch_of(real, agent)
     assert agent_statistics(agent)["worker_restarts"] == 0
     assert {*alone[1]} == {
@@ -213,3 +212,4 @@ def test_an_epoch_of_real_awkward_media_replaces_those_that_do_not_decode(
     }
     assert served[0] == alone[0]
     assert {*served[1]} == {*alone[1]}
+    assert Index.load(LocalStorage(real)).meta.ignored == {"ico": 1, "md": 1}, "all others are read"

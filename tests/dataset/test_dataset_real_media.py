@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -9,13 +8,12 @@ import pytest
 from headrace.dataset.build import build_index
 from headrace.dataset.reader import SampleReader, decode_fields
 from headrace.storage.local import LocalStorage
+from real_media import MEDIA, needs_media
 
-MEDIA = os.environ.get("HEADRACE_MEDIA")
 
-
-@pytest.mark.skipif(MEDIA is None, reason="HEADRACE_MEDIA names no folder of awkward media")
+@needs_media
 def test_a_folder_of_awkward_media_is_indexed_and_read_without_a_stop(tmp_path: Path) -> None:
-    root = shutil.copytree(str(MEDIA), tmp_path / "media")
+    root = shutil.copytree(MEDIA, tmp_path / "media")
     storage = LocalStorage(root)
     index, reader = build_index(storage), SampleReader(storage)
     by_name = {index.location(n).file: index.location(n) for n in range(len(index))}

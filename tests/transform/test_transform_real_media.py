@@ -1,10 +1,8 @@
-"""Awkward files from other projects' tests, where the folder in HEADRACE_MEDIA is there."""
+"""Awkward files from other projects' tests, where the folder of them is there."""
 
 from __future__ import annotations
 
-import os
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +13,9 @@ from headrace.core.draws import SampleKey
 from headrace.core.errors import CorruptSampleError
 from headrace.transform.pipeline import Pipeline
 from headrace.transform.program import Program
+from real_media import MEDIA, needs_media
 
-FOLDER = os.environ.get("HEADRACE_MEDIA")
-pytestmark = pytest.mark.skipif(
-    FOLDER is None, reason="set HEADRACE_MEDIA to a folder of awkward media to run this"
-)
+pytestmark = needs_media
 KEY = SampleKey(0, 0, 0)
 BROKEN = {
     "broken_data_stream.png",
@@ -34,13 +30,12 @@ CLIPS = (".mp4", ".mkv")
 
 
 def names(*endings: str) -> list[str]:
-    folder = Path(FOLDER) if FOLDER else Path("/nonexistent")
-    found = folder.iterdir() if folder.is_dir() else ()
+    found = MEDIA.iterdir() if MEDIA.is_dir() else ()
     return sorted(path.name for path in found if path.suffix in endings)
 
 
 def read(name: str) -> bytes:
-    return (Path(str(FOLDER)) / name).read_bytes()
+    return (MEDIA / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", names(*PICTURES))
@@ -53,7 +48,7 @@ def test_each_picture_decodes_as_pillow_converts_it_or_is_corrupt(name: str) -> 
     pixels = program.run({"image": read(name)}, KEY, stop=1)["image"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = Image.open(Path(str(FOLDER)) / name).convert("RGB")
+        expected = Image.open(MEDIA / name).convert("RGB")
     assert np.array_equal(pixels, np.asarray(expected))  # type: ignore[arg-type]
 
 
@@ -61,7 +56,7 @@ def test_each_picture_decodes_as_pillow_converts_it_or_is_corrupt(name: str) -> 
 def test_each_clip_decodes_alike_from_bytes_and_from_a_stream(name: str) -> None:
     program = Program(Pipeline([ops.DecodeVideo(5), ops.Resize(64), ops.CenterCrop(64)]))
     pixels = program.run({"video": read(name)}, KEY, stop=3)["video"]
-    with (Path(str(FOLDER)) / name).open("rb") as stream:
+    with (MEDIA / name).open("rb") as stream:
         streamed = program.run({"video": stream}, KEY, stop=3)["video"]
     assert isinstance(pixels, np.ndarray)
     assert pixels.shape == (5, 64, 64, 3)
@@ -99,7 +94,7 @@ def test_each_sound_decodes_alike_from_bytes_and_from_a_stream(
     decoder = ops.DecodeAudio(rate=16_000, stream=stream, seconds=seconds)
     program = Program(Pipeline([decoder]))
     sound = program.run({"audio": read(name)}, KEY, stop=1)["audio"]
-    with (Path(str(FOLDER)) / name).open("rb") as file:
+    with (MEDIA / name).open("rb") as file:
         streamed = program.run({"audio": file}, KEY, stop=1)["audio"]
     assert isinstance(sound, np.ndarray)
     assert sound.shape == (shape if seconds is None else (shape[0], 32_000))
