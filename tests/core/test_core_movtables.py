@@ -79,6 +79,22 @@ def test_what_cannot_be_held_is_corrupt_and_says_what_was_counted(data: bytes, s
         require_credible_tables(io.BytesIO(data))
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        box(b"free", b"") * 101,
+        box(b"moov", box(b"free", b"") * 101),
+        box(b"moov", table(b"trex", 1, 1)) + box(b"moof", box(b"traf", b"")) * 60,
+    ],
+)
+def test_a_file_of_more_boxes_than_any_has_is_not_gone_through(
+    data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.core.movtables.MOST_BOXES", 100)
+    with pytest.raises(CorruptSampleError, match="more than 100 boxes"):
+        require_credible_tables(io.BytesIO(data))
+
+
 def test_little_is_read_of_fragments_and_the_stream_can_be_read_from_its_start() -> None:
     data = fragments(*[100] * 20, media=100_000)
     source = Counted(data)
