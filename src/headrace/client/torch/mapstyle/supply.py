@@ -31,17 +31,12 @@ from headrace.core.errors import DeadlineError
 class CollatedBatch(Batch):
     """What a user's collate function made of a step, in the place of columns."""
 
-    __slots__ = ("_nbytes", "value")
+    __slots__ = ("value",)
 
     def __init__(self, value: Any, **about: Any) -> None:
         super().__init__({}, {}, **about)
         self.value = value
         self._nbytes = nbytes_of(value)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors, arrays and texts in it."""
-        return self._nbytes
 
 
 class InlineSupply:
