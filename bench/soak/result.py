@@ -26,7 +26,7 @@ MEMORY_SHARE = 0.02
 HANDLES = 2.0
 """Of each kind so many may surely be more in the end: how many are open at a moment varies."""
 
-_SIDES = (ALONE, PAIRED, AGENT)
+SIDES = (ALONE, PAIRED, AGENT)
 _MEMORY = {"own": "own_bytes", "pss": "pss_bytes", "rss": "rss_bytes"}
 _JUDGED = "own"
 """Must be flat; what is mapped of files comes and goes with the page cache."""
@@ -63,7 +63,7 @@ class Result:
         """Return what became of each side after the warm-up."""
         begin_s = self.looks[0].at_s + WARM_UP_SHARE * (self.looks[-1].at_s - self.looks[0].at_s)
         warm = [look for look in self.looks if look.at_s >= begin_s]
-        return {name: _side(name, warm) for name in _SIDES}
+        return {name: _side(name, warm) for name in SIDES}
 
     def verdicts(self) -> dict[str, bool]:
         """Return what is as it should be."""
@@ -142,7 +142,7 @@ def _series(looks: Sequence[Look]) -> dict[str, list[float]]:
     """Return the judged memory at some hundred moments at most."""
     some = looks[:: max(1, len(looks) // 100)]
     series: dict[str, list[float]] = {"at_s": [look.at_s for look in some]}
-    return series | {name: [float(look.sides[name].own_bytes) for look in some] for name in _SIDES}
+    return series | {name: [float(look.sides[name].own_bytes) for look in some] for name in SIDES}
 
 
 def _memory_table(sides: Mapping[str, Side], result: Result) -> Table:
