@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.environments import environment
 from headrace.core.errors import CorruptDataError, RemoteError
-from headrace.devhdfs import artefacts
 
-INSTALL_TIMEOUT_S = 900.0
 RUN_TIMEOUT_S = 900.0
 DFANALYZER = ("dftracer-analyzer==0.0.9", "dftracer-utils==0.0.12")
 """The newest two that work with each other."""
@@ -66,7 +65,7 @@ def headrace() -> Tool:
 
 def dfanalyzer() -> Tool:
     """Return DFAnalyzer with one worker process: with more it leaves traces out."""
-    program = _environment("dfanalyzer", DFANALYZER) / "dfanalyzer"
+    program = environment("bench-analyse/dfanalyzer", DFANALYZER) / "dfanalyzer"
 
     def command(trace: Path, folder: Path) -> Sequence[str | Path]:
         return (
@@ -90,7 +89,7 @@ def dfanalyzer() -> Tool:
 
 def hta() -> Tool:
     """Return HolisticTraceAnalysis: its parser, and the time of the device by kind and kernel."""
-    python = _environment("hta", HTA) / "python"
+    python = environment("bench-analyse/hta", HTA) / "python"
     return Tool(lambda trace, _: (python, _SUMMARY, trace), lambda said, _: int(said.split()[-1]))
 
 
@@ -126,30 +125,3 @@ def run(tool: Tool, trace: Path, folder: Path) -> Run:
         raise RemoteError(f"{process.args[0]} ended with {process.returncode}: {text[-800:]}")
     cpu_s = used.ru_utime + used.ru_stime
     return Run(wall_s, cpu_s, used.ru_maxrss * 1024, tool.events(text, folder))
-
-
-def _folder(tool: str) -> Path:
-    return artefacts.cache_directory() / "bench-analyse" / tool
-
-
-def _environment(tool: str, packages: Sequence[str]) -> Path:
-    """Return where the programs of a baseline lie; install it the first time.
-
-    Raises:
-        RemoteError: it cannot be installed.
-    """
-    folder = _folder(tool)
-    done = folder / "installed"
-    if not done.is_file() or done.read_text().split() != list(packages):
-        python = folder / "bin" / "python"
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", folder],
-            [python, "-m", "pip", "install", "--quiet", *packages],
-        ):
-            made = subprocess.run(
-                command, check=False, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
-            )
-            if made.returncode:
-                raise RemoteError(f"cannot install {tool}: {made.stderr[-800:]}")
-        done.write_text("\n".join(packages))
-    return folder / "bin"

@@ -39,7 +39,7 @@ def _recorder() -> Report:
 @pytest.mark.parametrize(
     ("measure", "name", "ratios"),
     [
-        (_loader, "loader", {"vs_bare_loop", "vs_dataloader"}),
+        (_loader, "loader", {"vs_bare_loop", "vs_dataloader", "vs_spdl"}),
         (_wire, "wire", {"vs_raw_tcp", "cpu_vs_raw"}),
         (
             _recorder,
