@@ -36,6 +36,7 @@ from headrace.storage.calls import calls_for
 from headrace.storage.fsspecconfig import FsspecConfig
 from headrace.storage.fsspecinfo import file_info
 from headrace.storage.fsspecwriting import FsspecWriter
+from headrace.storage.paths import require_below
 from headrace.storage.port import ByteRange, FileInfo
 from headrace.storage.ranges import deal, merge
 
@@ -228,11 +229,7 @@ class FsspecStorage:
             raise StorageError(f"{tried}: {type(error).__name__}: {error}") from error
 
     def _full(self, path: str) -> str:
-        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
-            raise CallerError(
-                f"path {path!r} leaves the root {self.url}; "
-                "give a path relative to it, without '..'"
-            )
+        require_below(path, self.url)
         return f"{self._root}/{path}" if path else self._root or "/"
 
     def _info(self, path: str) -> Mapping[str, Any]:

@@ -33,6 +33,7 @@ from headrace.core.errors import (
 )
 from headrace.storage.assembling import join, sync_folder
 from headrace.storage.neighbours import did_you_mean, is_pattern
+from headrace.storage.paths import require_below
 from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
 from headrace.storage.writing import AbortingWriter, ended, flat
 
@@ -172,11 +173,7 @@ class LocalStorage:
         """Nothing is held open between calls."""
 
     def _join(self, path: str) -> str:
-        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
-            raise CallerError(
-                f"path {path!r} leaves the root {self._root}; "
-                "give a path relative to it, without '..'"
-            )
+        require_below(path, self._root)
         return f"{self._root}/{path}"
 
     def _locate(self, path: str) -> str:

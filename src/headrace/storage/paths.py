@@ -18,6 +18,18 @@ def join(folder: str, path: str) -> str:
     return f"{folder}/{path}" if folder else path
 
 
+def require_below(path: str, root: str) -> None:
+    """Check that a path names something below the root of a store.
+
+    Raises:
+        CallerError: it does not; names the root.
+    """
+    if path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        raise CallerError(
+            f"path {path!r} leaves the root {root}; give a path relative to it, without '..'"
+        )
+
+
 def folder_of_parts(parts: Sequence[str]) -> str:
     """Return the one folder of files that are to be joined.
 

@@ -26,6 +26,7 @@ from headrace.storage.hdfs.reading import Reading
 from headrace.storage.hdfs.webhdfs import WebHdfs
 from headrace.storage.hdfs.webports import WebPorts
 from headrace.storage.hdfs.writing import HdfsWriter, NewFile, Pipelines
+from headrace.storage.paths import require_below
 from headrace.storage.port import CLOSED_FOLDER, BlockPlace, ByteRange, FileInfo, StoreState
 from headrace.storage.writing import write_anew
 
@@ -224,11 +225,7 @@ class HdfsStorage:
         Raises:
             CallerError: it would lie outside the root.
         """
-        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
-            raise CallerError(
-                f"path {path!r} leaves the root {self.url}; "
-                "give a path relative to it, without '..'"
-            )
+        require_below(path, self.url)
         return f"{self._root}/{path}" if path else self._root or "/"
 
     def _new_reading(self) -> Reading:

@@ -24,6 +24,7 @@ from headrace.storage.objects.known import Known
 from headrace.storage.objects.listing import Listing
 from headrace.storage.objects.reading import Reading
 from headrace.storage.objects.writing import ObjectWriter
+from headrace.storage.paths import require_below
 from headrace.storage.port import ByteRange, FileInfo
 
 COPY_BYTES = 5_000_000_000
@@ -187,11 +188,7 @@ class ObjectStorage:
         Raises:
             CallerError: it would lie outside the root.
         """
-        if path.startswith("/") or "\0" in path or ".." in path.split("/"):
-            raise CallerError(
-                f"path {path!r} leaves the root {self.url}; "
-                "give a path relative to it, without '..'"
-            )
+        require_below(path, self.url)
         return self._address.key(path)
 
     def _require_folder(self) -> None:
