@@ -8,6 +8,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fasttier_for_tests import (
     ROOM_BYTES,
@@ -126,6 +127,22 @@ def test_jobs_that_read_ahead_claim_nothing_that_they_have_read(
         shelf.progress.at.update(first=7, second=7)
         shelf.tier.tidy()
         assert not any(shelf.tier.timetable._read.values())
+
+
+def test_a_sample_whose_visits_are_read_in_another_order_stays_for_those_that_follow(
+    texts: Path, tmp_path: Path
+) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        schedule = shelf.add("job", spec_of(texts)).schedule
+        other, sample = schedule.batch(0).samples.tolist()[:2]
+        ids = np.array([sample])
+        second = int(schedule.next_use(ids, 0)[0])
+        shelf.read("job", 0, other)
+        shelf.read("job", second, sample)
+        shelf.read("job", 0, sample)
+        third = shelf.begin("job", int(schedule.next_use(ids, second)[0]), sample)
+        assert third is not None
+        assert third.errand.kept is not None
 
 
 def test_jobs_over_one_dataset_share_its_samples(texts: Path, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from headrace.policy.lookahead_events import (
     Crashed,
     GuardDecided,
     JobRemoved,
+    RawReadBegan,
+    RawReadEnded,
     Serve,
     ServeRaw,
     Start,
@@ -106,3 +108,31 @@ def test_the_same_sample_twice_in_a_batch_is_read_once_at_a_time() -> None:
     assert [(v.sample, v.epoch) for v in (s.visit for s in bench.started)] == [(7, 0)]
     bench.finish_all(1)
     assert [(v.sample, v.epoch) for v in (s.visit for s in bench.started)] == [(7, 1)]
+
+
+def test_tasks_wait_for_the_copy_that_an_answer_of_raw_bytes_leaves() -> None:
+    bench = Bench(workers=2)
+    bench.tell(RawReadBegan(read=-7, encoded=("url", "digest", 0)))
+    bench.job("job", Steps(leaves_copies=True))
+    assert sorted(bench.running_samples()) == [1, 2], "it goes on with others"
+    bench.finish_all(1)
+    assert 0 not in bench.running_samples()
+    bench.tell(RawReadEnded(read=-7))
+    bench.finish_all(1)
+    assert 0 in bench.running_samples()
+
+
+def test_a_task_that_reads_already_is_waited_for_whatever_raw_answers_do() -> None:
+    bench = bench_of("one", workers=1)
+    first = bench.started[0]
+    bench.tell(RawReadBegan(read=-7, encoded=("url", "digest", first.visit.sample)))
+    bench.job("two", Steps(width=4, leaves_copies=True))
+    bench.tell(GuardDecided(workers=2, transform=True))
+    bench.tell(RawReadEnded(read=-7))
+    assert ("two", first.visit.sample) not in running(bench)
+    bench.finish(first)
+    made = running(bench)
+    for _ in range(4):
+        bench.finish(bench.started[0])
+        made += running(bench)
+    assert ("two", first.visit.sample) in made

@@ -20,6 +20,7 @@ from headrace.agent.atlas import Atlas
 from headrace.agent.bandwidth import Bandwidth
 from headrace.agent.config import AgentConfig
 from headrace.agent.fasttier.records import Kept
+from headrace.agent.fasttier.through import Errand, Passage
 from headrace.agent.fasttier.trips import Trips, open_fast_tier
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
 from headrace.agent.plan import AgentPlan
@@ -56,6 +57,8 @@ from headrace.policy.lookahead_events import (
     JobRemoved,
     ModeChanged,
     PlanChanged,
+    RawReadBegan,
+    RawReadEnded,
     Read,
     Refuse,
     Sent,
@@ -68,7 +71,7 @@ from headrace.policy.lookahead_events import (
 )
 from headrace.policy.lookahead_limits import LookaheadLimits, LookaheadStatistics
 from headrace.policy.window import WindowLimits
-from headrace.prepare.job import OpenJob
+from headrace.prepare.job import OpenJob, Place
 from headrace.wire.messages import FetchRequest, JobRoster, RegisterJob
 
 log = logging.getLogger("headrace.agent.engine")
@@ -367,6 +370,24 @@ class Engine:
         self.threads.shutdown(wait=False, cancel_futures=True)
         if self._wake is not None:
             self._wake.cancel()
+
+    def begin_raw(self, job: ServedJob, visit: Visit, place: Place) -> tuple[int, Errand]:
+        """Begin to read a sample for an answer of raw bytes; tasks wait for a copy that it leaves.
+
+        Returns:
+            Number of the read, to be ended, and what it has to do with the fast tier.
+        """
+        number = -self.next_numbers(1)[0]
+        errand = self.fast.begin(number, job, visit, place) or Errand()
+        encoded = job.plan.unkept(visit.sample) if errand.slot else None
+        if encoded is not None:
+            self.handle(RawReadBegan(read=number, encoded=encoded))
+        return number, errand
+
+    def end_raw(self, number: int, passage: Passage | None) -> None:
+        """Take in what became of a read for an answer of raw bytes; None: it failed."""
+        self.fast.end(number, passage)
+        self.handle(RawReadEnded(read=number))
 
     def _note_use(self) -> float:
         """Return the time now, at which somebody wants something."""

@@ -19,8 +19,9 @@ Rules, in the order in which they win:
    that a request waits for are waited for longer: their raw bytes would be held back too.
 6. What is started for one job is made for all whose foreseen visits have the same content, and
    kept until the last of them has had it or does not want it any more.
-7. Bytes that a running task reads, and leaves a copy of, are not read by another meanwhile: other
-   samples go on, and those of other pipelines or seeds come when there is the copy.
+7. Bytes that a running task, or a raw answer, reads and leaves a copy of, are not read by another
+   task meanwhile: other samples go on, and those of other pipelines or seeds come when there is
+   the copy.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ from headrace.policy.lookahead_events import (
     ModeChanged,
     PlanChanged,
     QuotasChanged,
+    RawReadBegan,
+    RawReadEnded,
     ReadAsked,
     ReadWithdrawn,
     Sent,
@@ -187,6 +190,8 @@ class Lookahead:
                 return list(self._queue.throttle.ask(event))
             case ReadWithdrawn():
                 self._queue.throttle.withdraw(event.read)
+            case RawReadBegan() | RawReadEnded():
+                self._tasks.note_raw_read(event)
             case FetchBegan() | FetchEnded():
                 self._fetch(event)
             case Tick():

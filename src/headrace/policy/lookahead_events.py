@@ -234,6 +234,23 @@ class ReadWithdrawn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RawReadBegan:
+    """A sample is being read for an answer of raw bytes, and a copy is left of it."""
+
+    read: int
+    """Negative: names the read among tasks."""
+
+    encoded: Encoded
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RawReadEnded:
+    """A read for raw bytes has ended; it may never have been told of."""
+
+    read: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FetchBegan:
     """These visits' bytes are brought nearer, many by one read: none is to be read by itself.
 
@@ -273,6 +290,8 @@ Event: TypeAlias = (
     | QuotasChanged
     | ReadAsked
     | ReadWithdrawn
+    | RawReadBegan
+    | RawReadEnded
     | FetchBegan
     | FetchEnded
     | Tick

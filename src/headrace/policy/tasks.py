@@ -14,6 +14,8 @@ from headrace.policy.lookahead_events import (
     Grow,
     GrowAsked,
     GuardDecided,
+    RawReadBegan,
+    RawReadEnded,
     Refuse,
     Start,
 )
@@ -111,6 +113,13 @@ class Tasks:
         self._workers.spend(job.name, item.cost_s, now)
         self._queue.counts["started"] += 1
         return Start(ticket=result.ticket, visit=item.visit, nbytes=nbytes, throttled_s=throttled_s)
+
+    def note_raw_read(self, event: RawReadBegan | RawReadEnded) -> None:
+        """Let tasks wait for the copy that an answer of raw bytes leaves, or wait no more."""
+        if isinstance(event, RawReadBegan):
+            self._reads.begin_raw(event.encoded, event.read)
+        else:
+            self._reads.end_raw(event.read)
 
     def finished(self, event: Finished) -> list[Action]:
         """Hand over what a task made."""

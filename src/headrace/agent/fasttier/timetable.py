@@ -122,6 +122,8 @@ class Timetable:
     def after(self, name: str, step: int, key: Key) -> Use | None:
         """Return who reads a sample next after a job has read it for a step; None: nobody.
 
+        Visits that lie close together may be read in another order than that of their steps.
+
         Raises:
             KeyError: the job is not known.
         """
@@ -131,7 +133,7 @@ class Timetable:
         if key not in known:
             known |= self._uses(name, key.dataset, np.array([key.row]), step)
         uses = (use for use in known[key] if not self.is_over(use, key))
-        return next(uses, None)
+        return next(uses, None) or self.next_of(key.dataset, [key.row])[0]
 
     def next_of(self, dataset: int, rows: Sequence[int]) -> list[Use | None]:
         """Return who reads each row of a dataset next, as far as the jobs are now."""
