@@ -70,7 +70,7 @@ def write_streaming(folder: Path) -> None:
 
 PAGES = {
     "torch-dataloader": (write_photos, ["the same samples: True"]),
-    "questions": (write_photos, ["the same batch: True"]),
+    "questions": (write_photos, ["the same pixels: True", "the same batch: True"]),
     "webdataset": (write_shards, ["the same samples: True"]),
     "huggingface": (write_pets, ["steps: 6", "the same samples: True"]),
     "lightning": (write_photos, ["steps: 3", "the same batches: True"]),
