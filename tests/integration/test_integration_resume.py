@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
@@ -21,7 +22,8 @@ from stores.seaweed import Seaweed, as_client
 
 __all__ = ["shard"]  # a fixture
 
-STRETCHES = ((3, 2, True), (1, 3, False), (2, None, True))
+STEPS = random.Random(8).choices(range(1, 4), k=3)
+STRETCHES = ((3, STEPS[0], True), (8, STEPS[1], False), (1, STEPS[2], True), (2, None, True))
 """(ranks, steps, whether through the agent) of one run after another; None: all that are left."""
 
 OPTIONS: dict[str, Any] = {
