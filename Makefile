@@ -43,6 +43,7 @@ bench: .venv/.dev
 	$(BIN)/python -m bench.startup $(ARGS)
 	$(BIN)/python -m bench.evaluation $(ARGS)
 	$(BIN)/python -m bench.analyse $(ARGS)
+	$(BIN)/python -m bench.peers $(ARGS)
 
 .venv/.uv: requirements/bootstrap.txt
 	$(PYTHON) -m venv .venv
@@ -67,6 +68,8 @@ lock: .venv/.uv
 	$(COMPILE) pyproject.toml requirements/build.in --extra demo -o requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
 	$(COMPILE) requirements/writers.in --no-deps -o requirements/writers.txt
+	$(COMPILE) requirements/peers-tensorflow.in -c requirements/dev.txt -o requirements/peers-tensorflow.txt
+	$(COMPILE) requirements/peers-ray.in -c requirements/dev.txt -o requirements/peers-ray.txt
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
