@@ -78,8 +78,8 @@ def test_it_announces_what_it_offers_then_reports_and_obeys(
     assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
 
     link.engine.jobs["job"] = _a_job()
-    link.engine.usage.count_read("job", "hdd", 700, queued_s=0.5, read_s=0.1)
-    link.engine.usage.count_sent("job", 300, raw=True)
+    link.engine.books.usage.count_read("job", "hdd", 700, queued_s=0.5, read_s=0.1)
+    link.engine.books.usage.count_sent("job", 300, raw=True)
     link.exchange()
     link.exchange()
     first, second = controller.reports
@@ -95,12 +95,12 @@ def test_what_a_lost_report_told_is_told_by_the_next(
     link: Link, controller: FakeController
 ) -> None:
     link.exchange()
-    link.engine.usage.count_read("job", "hdd", 700, queued_s=0.0, read_s=0.1)
+    link.engine.books.usage.count_read("job", "hdd", 700, queued_s=0.0, read_s=0.1)
     controller.mood = "failing"
     link.exchange()
     controller.mood = "well"
     link.exchange()
-    link.engine.usage.count_read("job", "hdd", 11, queued_s=0.0, read_s=0.1)
+    link.engine.books.usage.count_read("job", "hdd", 11, queued_s=0.0, read_s=0.1)
     link.exchange()
     assert controller.reports[-1].jobs["job"].tiers["hdd"].nbytes == 711
 

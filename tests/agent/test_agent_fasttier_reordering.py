@@ -187,7 +187,7 @@ async def test_long_reads_keep_to_the_jobs_quota(texts: Path, tmp_path: Path) ->
             await bench.until(lambda: bench.statistics().runs == 2)
         # the second read waits until the first, of some 800 kB, is paid for
         assert bench.engine.clock.now() - begin > 1.0
-        assert bench.engine.usage.totals()[bench.name].tiers["hdd"].nbytes > 1_000_000
+        assert bench.engine.books.usage.totals()[bench.name].tiers["hdd"].nbytes > 1_000_000
 
 
 @played
@@ -201,7 +201,7 @@ async def test_a_job_that_waits_for_its_quota_keeps_no_other_from_being_reordere
             other = spec_of_texts(texts, seed=9)
             await bench.register(other)
             await bench.until(lambda: bench.statistics().runs >= 2)
-        assert other.id in bench.engine.usage.totals()
+        assert other.id in bench.engine.books.usage.totals()
 
 
 @played

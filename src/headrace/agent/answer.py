@@ -11,7 +11,8 @@ from functools import partial
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.agent.agentlog import ServedRow
-from headrace.agent.engine import Engine, Request, ServeAction
+from headrace.agent.engine import Engine
+from headrace.agent.fetches import Request, ServeAction
 from headrace.agent.raw import ByteBudget, Encoded, RawReader
 from headrace.agent.usage import Reading
 from headrace.core.digest import Buffer
@@ -125,7 +126,7 @@ class _Sender:
         So the rank, which need not wait for more, sees it lie within its own request.
         """
         message = self._request.message
-        self._engine.log.served(
+        self._engine.books.log.served(
             ServedRow(
                 job=self._name,
                 rank=message.rank,
@@ -196,7 +197,7 @@ class _Sender:
         await send(_body(body, more=True))
         for frame in frames:
             frame.release()
-            self._engine.count_sent(self._name, frame.nbytes, raw=frame.raw)
+            self._engine.books.sent(self._name, frame.nbytes, raw=frame.raw)
         self._sent_bytes += len(body)
 
     def _tell_later(self, after_s: float) -> None:
@@ -242,7 +243,7 @@ class _Sender:
         known_s = done.read_s + done.transform_s + throttled_s
         queued_s = 0.0 if action.ready else max(0.0, after_s - known_s)
         self._count("tensor", queued_s)
-        on_cores = self._engine.effort.on_cores_since(self._request.effort)
+        on_cores = self._engine.books.effort.on_cores_since(self._request.effort)
         header = FrameHeader(
             kind="tensor",
             sample=action.visit.sample,
@@ -287,8 +288,8 @@ class _Sender:
                     self._frames.put_nowait(_missing(visit, "unreadable", str(error)))
                     return
                 reading = Reading(self._name, tier, stored.nbytes, throttled_s)
-                self._engine.count_reading(reading, encoded.read_s)
-                self._engine.log.made(
+                self._engine.books.read(reading, encoded.read_s)
+                self._engine.books.log.made(
                     job.open,
                     visit,
                     nbytes=stored.nbytes,

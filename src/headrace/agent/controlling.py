@@ -144,7 +144,7 @@ class Controlling:
     async def _report(self) -> AgentOrders:
         if not self._announced:
             return await self._announce()
-        now, totals = self._engine.clock.now(), self._engine.usage.totals()
+        now, totals = self._engine.clock.now(), self._engine.books.usage.totals()
         report = self._report_of(totals, now)
         self._sequence += 1
         try:

@@ -9,8 +9,6 @@ import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import msgspec
 
@@ -18,10 +16,12 @@ from headrace.agent.agentlog import AgentLog
 from headrace.agent.arena import Arena
 from headrace.agent.atlas import Atlas
 from headrace.agent.bandwidth import Bandwidth
+from headrace.agent.books import Books
 from headrace.agent.config import AgentConfig
 from headrace.agent.fasttier.records import Kept
 from headrace.agent.fasttier.through import Errand, Passage
 from headrace.agent.fasttier.trips import Trips, open_fast_tier
+from headrace.agent.fetches import Fetches, Request
 from headrace.agent.jobs import Proof, ServedJob, ServedSource
 from headrace.agent.plan import AgentPlan
 from headrace.agent.prepared import Prepared
@@ -37,7 +37,7 @@ from headrace.agent.tasks import (
 )
 from headrace.agent.threads import DaemonThreads
 from headrace.agent.tiers import Tiers
-from headrace.agent.usage import Effort, Reading, Usage
+from headrace.agent.usage import Reading
 from headrace.agent.workers import WorkerLimits, WorkerPool
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.media import TierName
@@ -45,7 +45,6 @@ from headrace.policy.lookahead import Lookahead
 from headrace.policy.lookahead_events import (
     Action,
     AskCancelled,
-    Asked,
     Broken,
     Crashed,
     Drop,
@@ -82,29 +81,6 @@ RESTS_AFTER_S = 2.0
 THREADS = 32
 """Calls of one agent to open stores, and the like, that run or hang at the same time."""
 
-ServeAction: TypeAlias = Serve | ServeRaw | ServeMissing
-
-
-@dataclass(slots=True)
-class Request:
-    """One fetch being answered."""
-
-    number: int
-    name: str
-    """The job's."""
-
-    job: ServedJob
-    message: FetchRequest
-    asked_at: float
-    effort: Effort
-    """What workers had done by then."""
-
-    answers: asyncio.Queue[ServeAction] = field(default_factory=asyncio.Queue)
-    """What to send, as it is decided; one for each sample in the end."""
-
-    open: int = 0
-    """Samples that nothing was decided about yet."""
-
 
 class Engine:
     """One agent's jobs, queue, memory and workers. Used from the event loop's thread only."""
@@ -113,25 +89,18 @@ class Engine:
         self, config: AgentConfig, clock: Clock | None = None, log: AgentLog | None = None
     ) -> None:
         self.config = config
-        self.log = log or AgentLog(None)
-        """Records what is done."""
-
         self.clock = clock or SystemClock()
         self.boot = secrets.token_hex(8)
         self.jobs: dict[str, ServedJob] = {}
+        self.books = Books(self.jobs, log or AgentLog(None))
+        """What was done, counted and recorded."""
+
         self.tiers = Tiers(config.tiers)
-        self.usage = Usage()
-        self.effort = Effort()
         self.threads = DaemonThreads(THREADS, "headrace-agent")
         """For calls that wait for storage."""
 
         self.reordered: frozenset[str] = frozenset()
         """Jobs whose upcoming reads are to be merged into sequential runs."""
-        self.bytes_sent = 0
-        self.placed = 0
-        """Samples started of which it is known who holds them."""
-        self.beside = 0
-        """Of those, how many this agent sits beside."""
         arena = Arena(config.memory_bytes - config.cache_memory_bytes)
         self.prepared = Prepared(arena)
         """What tasks made, or are making."""
@@ -157,7 +126,7 @@ class Engine:
             ),
             self._report,
         )
-        self._requests: dict[int, Request] = {}
+        self._fetches = Fetches()
         self._proofs = Proofs(self.pool, config.task_s)
         self._numbers = itertools.count(1)
         self._wake: asyncio.TimerHandle | None = None
@@ -168,7 +137,7 @@ class Engine:
     def rests(self) -> bool:
         """Whether nobody has asked for anything for a while, and no worker has anything to do."""
         quiet_s = self.clock.now() - self._used_at
-        return quiet_s > RESTS_AFTER_S and not self._requests and not self.pool.is_busy
+        return quiet_s > RESTS_AFTER_S and not self._fetches and not self.pool.is_busy
 
     async def wait_until_used(self, timeout_s: float) -> None:
         """Return as soon as somebody asks for something, or after ``timeout_s``."""
@@ -180,7 +149,7 @@ class Engine:
     @property
     def request_count(self) -> int:
         """Fetches being answered now."""
-        return len(self._requests)
+        return len(self._fetches)
 
     def queue_statistics(self) -> LookaheadStatistics:
         """Return what the consumer queue holds and did."""
@@ -244,7 +213,7 @@ class Engine:
         job = self.jobs.pop(name)
         self.handle(JobRemoved(job=name))
         self.fast.forget(name)
-        self.usage.forget(name)
+        self.books.usage.forget(name)
         self.close_sources(job.sources)
         asyncio.get_running_loop().run_in_executor(self.threads, job.release)
 
@@ -299,14 +268,12 @@ class Engine:
             job=job,
             message=message,
             asked_at=self._note_use(),
-            effort=self.effort,
+            effort=self.books.effort,
             open=len(message.samples),
         )
-        self._requests[number] = request
-        job.requests.add(number)
-        job.last_used = request.asked_at
+        self._fetches.begin(request)
         try:
-            self.handle(asked(name, request))
+            self.handle(request.asked())
             yield request
         finally:
             self._withdraw(request)
@@ -335,25 +302,8 @@ class Engine:
         """Wait until a job's quotas have ``nbytes`` to be sent; return how long that took [s]."""
         held = await self.bandwidth.wait_to_send(job, nbytes, step=step)
         for link, throttled_s in held.items():
-            self.count_reading(Reading(job, link, nbytes, throttled_s), 0.0)
+            self.books.read(Reading(job, link, nbytes, throttled_s), 0.0)
         return sum(held.values())
-
-    def count_sent(self, job: str, nbytes: int, *, raw: bool) -> None:
-        """Count a frame that left."""
-        self.bytes_sent += nbytes
-        if job in self.jobs:
-            self.usage.count_sent(job, nbytes, raw=raw)
-
-    def count_reading(self, reading: Reading, read_s: float) -> None:
-        """Count what was read, unless its job is gone."""
-        if reading.job in self.jobs:
-            self.usage.count_read(
-                reading.job,
-                reading.tier,
-                reading.nbytes,
-                queued_s=reading.throttled_s,
-                read_s=read_s,
-            )
 
     def sent(self, ticket: int) -> None:
         """Note that a sample was sent to a request, or cannot be sent to it any more."""
@@ -400,9 +350,7 @@ class Engine:
             case Start():
                 self._start(action)
             case Serve() | ServeRaw() | ServeMissing():
-                request = self._requests[action.request]
-                request.open -= 1
-                request.answers.put_nowait(action)
+                self._fetches.decide(action)
             case Read():
                 self.bandwidth.let_go(action.read)
             case Drop():
@@ -417,7 +365,7 @@ class Engine:
         self._note_use()
         visit = action.visit
         job = self.jobs[visit.job]
-        self._count_place(job, visit.sample)
+        self.books.started(job, visit.sample)
         place = job.open.place(visit.sample)
         source = job.sources[place.source]
         errand = None
@@ -441,12 +389,6 @@ class Engine:
             )
         )
 
-    def _count_place(self, job: ServedJob, sample: int) -> None:
-        beside = job.plan.is_beside(sample)
-        if beside is not None:
-            self.placed += 1
-            self.beside += beside
-
     def _report(self, message: Outcome | TooLarge) -> None:
         self._proofs.take(message)
         if not isinstance(message, TooLarge):
@@ -464,34 +406,18 @@ class Engine:
 
     def _finish(self, done: Done) -> None:
         reading = self.prepared.finish(done)
-        self.count_reading(reading, done.read_s)
-        self._record(reading, done)
-        self.effort = self.effort.plus(done.read_s + done.transform_s, done.cores_s)
+        cached = self.fast.cached(reading.nbytes, hit=done.passage.hit)
+        self.books.made(reading, done, cached=cached)
         self.handle(
             Finished(ticket=done.ticket, nbytes=done.nbytes, seconds=done.read_s + done.transform_s)
         )
 
-    def _record(self, reading: Reading, done: Done) -> None:
-        job = self.jobs.get(reading.job)
-        if job is not None and reading.visit is not None:
-            self.log.made(
-                job.open,
-                reading.visit,
-                nbytes=reading.nbytes,
-                cached=self.fast.cached(reading.nbytes, hit=done.passage.hit),
-                read_s=done.read_s,
-                transform_s=done.transform_s,
-            )
-
     def _withdraw(self, request: Request) -> None:
         if request.open:
             self.handle(AskCancelled(request=request.number))
-        del self._requests[request.number]
-        request.job.requests.discard(request.number)
-        while not request.answers.empty():
-            action = request.answers.get_nowait()
-            if isinstance(action, Serve):
-                self.sent(action.ticket)
+        self._fetches.end(request)
+        for ticket in request.unsent():
+            self.sent(ticket)
 
     def _plan_wake(self) -> None:
         if self._wake is not None:
@@ -501,25 +427,6 @@ class Engine:
         if at is not None:
             delay = max(0.0, at - self.clock.now())
             self._wake = asyncio.get_running_loop().call_later(delay, self.handle, Tick())
-
-
-def asked(name: str, request: Request) -> Asked:
-    """Return the queue's view of a fetch."""
-    message = request.message
-    return Asked(
-        request=request.number,
-        job=name,
-        step=message.step,
-        rank=message.rank,
-        world=message.world,
-        samples=message.samples,
-        epochs=message.epochs,
-        consumed_step=message.consumed_step,
-        step_time_s=message.step_time_s,
-        wait_s=message.wait_s,
-        raw=message.want == "raw",
-        parts=message.parts,
-    )
 
 
 def _failure(message: Failed) -> Broken | Crashed:

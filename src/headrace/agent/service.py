@@ -75,7 +75,7 @@ class Service:
             stores=self._stores,
             budget=self._source.budget,
             threads=engine.threads,
-            log=engine.log,
+            log=engine.books.log,
         )
         self.copying = Copying(
             config.copies,

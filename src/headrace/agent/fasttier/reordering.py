@@ -229,7 +229,7 @@ class Reordering:
         read_s = await carrier.bring_over(Load(job, wanted.source, uses, len(piece)))
         if read_s is not None:
             reading = Reading(name, source.tier, len(piece), throttled_s)
-            self._engine.count_reading(reading, read_s)
+            self._engine.books.read(reading, read_s)
 
 
 def _first_visits(visits: Iterable[Visit]) -> list[Visit]:
