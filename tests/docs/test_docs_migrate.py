@@ -63,6 +63,24 @@ def write_pets(folder: Path) -> None:
     datasets.Dataset.from_list(rows, features=features).save_to_disk(folder / "pets")
 
 
+def write_texts(folder: Path) -> None:
+    import datasets
+    import tokenizers
+
+    texts = [" ".join(f"word{n * k % 7}" for k in range(n % 5 + 1)) for n in range(SAMPLES)]
+    datasets.Dataset.from_dict({"text": texts}).save_to_disk(folder / "texts")
+    words = {name: number for number, name in enumerate(("[PAD]", "[UNK]", "[EOS]"))}
+    words |= {f"word{number}": 3 + number for number in range(7)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def write_saved(folder: Path) -> None:
+    write_pets(folder)
+    write_texts(folder)
+
+
 def write_streaming(folder: Path) -> None:
     rows = [{"image": jpeg(number), "label": number % 2} for number in range(SAMPLES)]
     write_mds(folder / "mds", {"image": "jpeg", "label": "int"}, rows)
@@ -72,7 +90,10 @@ PAGES = {
     "torch-dataloader": (write_photos, ["the same samples: True"]),
     "questions": (write_photos, ["the same pixels: True", "the same batch: True"]),
     "webdataset": (write_shards, ["the same samples: True"]),
-    "huggingface": (write_pets, ["steps: 6", "the same samples: True"]),
+    "huggingface": (
+        write_saved,
+        ["steps: 6", "the same tokens: True", "the same samples: True"],
+    ),
     "lightning": (write_photos, ["steps: 3", "the same batches: True"]),
     "mosaicml-streaming": (write_streaming, ["the same samples: True"]),
 }
