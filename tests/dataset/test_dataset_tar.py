@@ -137,6 +137,29 @@ def test_a_file_that_is_no_tar_is_a_problem_and_not_a_stop(tmp_path: Path) -> No
     assert index.problems[0].file == "a.tar"
 
 
+def long_name(size: int) -> bytes:
+    """Return the header that says that the next member's name has so many bytes."""
+    entry = tarfile.TarInfo("././@LongLink")
+    entry.type, entry.size = tarfile.GNUTYPE_LONGNAME, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        (long_name(1 << 33) + bytes(512), "header of 8589934592 bytes"),
+        ((long_name(6) + b"a.jpg".ljust(512, b"\0")) * 1000, "recursion"),
+    ],
+)
+def test_headers_that_never_end_are_a_problem_and_not_a_stop(
+    tmp_path: Path, headers: bytes, reason: str
+) -> None:
+    files = {"x.tar": headers + WHOLE, "b.jpg": picture(8, 8)}
+    index = build_index(LocalStorage(write_all(tmp_path, files)))
+    assert [problem.file for problem in index.problems] == ["x.tar"]
+    assert reason in index.problems[0].reason
+
+
 def test_neighbouring_members_are_fetched_by_one_read(tmp_path: Path) -> None:
     index, _ = opened(tmp_path, [("a.jpg", picture(8, 8)), ("a.cls", b"1"), ("a.txt", b"x")])
     storage = CountingStorage(tmp_path)

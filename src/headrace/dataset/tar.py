@@ -11,7 +11,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from headrace.core.errors import HeadraceError
 from headrace.core.numbered import shared_name
@@ -27,6 +27,9 @@ MEMBERS = 2048
 PADDING_BYTES = 1024 * 1024
 """Zeros that may follow the end marker [bytes]."""
 
+HEADER_BYTES = 1024 * 1024
+"""Longest name, or extended header, of a member [bytes]."""
+
 
 def scan_tar(source: ScanSource) -> Scan:
     """Yield the samples of an uncompressed tar file."""
@@ -38,7 +41,7 @@ def scan_tar(source: ScanSource) -> Scan:
                     raise tarfile.ReadError(f"it ends inside the member {entry.name!r}")
                 yield from samples.add(entry)
             _require_end(stream, archive.offset, source.file.size)
-    except (tarfile.TarError, HeadraceError, OSError, ValueError) as error:
+    except (tarfile.TarError, HeadraceError, OSError, ValueError, RecursionError) as error:
         yield source.broken(
             f"only the {samples.count} samples before the damage are kept; then: {error}"
         )
@@ -48,7 +51,31 @@ def scan_tar(source: ScanSource) -> Scan:
 
 def _opened(stream: BinaryIO) -> tarfile.TarFile:
     """Open an archive; its names are read alike whatever this host's locale is."""
-    return tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="backslashreplace")
+    return tarfile.open(
+        fileobj=cast("BinaryIO", _Headers(stream)),
+        mode="r:",
+        encoding="utf-8",
+        errors="backslashreplace",
+    )
+
+
+class _Headers:
+    """A tar file's stream as ``tarfile`` sees it, of which it reads nothing but headers."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.seek = stream.seek
+        self.tell = stream.tell
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes.
+
+        Raises:
+            ReadError: they are more than a header has; ``tarfile`` would take all into memory.
+        """
+        if size > HEADER_BYTES:
+            raise tarfile.ReadError(f"it has a header of {size} bytes, more than {HEADER_BYTES}")
+        return self._stream.read(size)
 
 
 def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
