@@ -323,7 +323,10 @@ def no_such_class() -> Any:
     ("awkward", "told"),
     [
         (Awkward(too_many_files, "there"), "cannot be sent to the training process.*Too many open"),
-        (Awkward(no_such_class, "here"), "cannot be received from its worker.*no such class here"),
+        (
+            Awkward(no_such_class, "here"),
+            "cannot be received from its worker.*no such class here.*`ulimit -n`",
+        ),
         (Awkward(too_many_files, "here"), "cannot be received .*Too many open files"),
     ],
     ids=["sending", "unpacking", "receiving"],

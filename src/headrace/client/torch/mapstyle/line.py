@@ -134,7 +134,8 @@ class Line:
 def _unreadable(error: Exception, samples: tuple[int, ...]) -> DatasetError:
     failed = DatasetError(
         f"the batch of samples {listed(samples)} cannot be received from its worker: {error!r}. "
-        "Let collate_fn return tensors, arrays and plain values",
+        "Let collate_fn return tensors, arrays and plain values; each tensor in a batch is an open "
+        "file, so where these are used up ('ancdata'), raise `ulimit -n`",
         samples=samples,
     )
     failed.__cause__ = error
