@@ -26,7 +26,7 @@ from headrace.core.errors import (
 from headrace.core.job import SourceSpec
 from headrace.dataset.build import build_index
 from headrace.dataset.describe import compare_files
-from headrace.dataset.index import Index, index_command
+from headrace.dataset.index import DEFAULT_PATH, Index, index_command
 from headrace.dataset.listing import list_dataset
 from headrace.dataset.reader import SampleReader
 from headrace.dataset.side import SideFiles
@@ -209,7 +209,11 @@ def _load_or_build(storage: Storage) -> Index:
     else:
         _warn_of_new_files(index, storage)
         return index
-    logger.warning("%s has no index yet: reading the headers of its files once", storage.url)
+    logger.warning(
+        "%s has no index yet: reading the headers of its files once, to be kept there in %s",
+        storage.url,
+        DEFAULT_PATH,
+    )
     index = build_index(storage)
     try:
         index.save(storage)
