@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import av
 import pytest
@@ -17,6 +17,7 @@ from headrace.core.errors import (
 from headrace.dataset.build import build_index
 from headrace.dataset.reader import SAMPLE_BYTES, ReaderLimits, SampleReader
 from headrace.storage.local import LocalStorage
+from headrace.storage.shaped import Shape, ShapedStorage
 
 FILES = {
     "x.jpg": picture(8, 8),
@@ -50,18 +51,41 @@ def test_a_changed_file_is_never_read_at_a_stale_offset(tmp_path: Path, name: st
             read(location)
 
 
-def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+def test_a_local_file_is_opened_once_for_a_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(write_all(tmp_path, {"x.jpg": picture(8, 8)}))
+    location, reader = build_index(storage).location(0), SampleReader(storage)
+    opened = []
+
+    def open_it(*given: Any) -> int:
+        opened.append(given)
+        return real(*given)
+
+    real = os.open
+    monkeypatch.setattr(os, "open", open_it)
+    assert reader.read_raw(location)
+    assert len(opened) == 1
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = LocalStorage(write_all(tmp_path, {"x.jpg": picture(8, 8)}))
     location = build_index(storage).location(0)
 
-    class Racing(LocalStorage):
-        def read_ranges(self, path, ranges):  # type: ignore[no-untyped-def]
-            data = super().read_ranges(path, ranges)
-            touch(tmp_path / path)
-            return data
+    def pread(*given: int) -> bytes:
+        touch(tmp_path / "x.jpg")
+        return real(*given)
 
-    with pytest.raises(StaleIndexError, match="modified"):
-        SampleReader(Racing(tmp_path)).read_raw(location)
+    real = os.pread
+    monkeypatch.setattr(os, "pread", pread)
+    for read in (
+        SampleReader(storage).read_raw,
+        SampleReader(ShapedStorage(storage, Shape())).read_raw,
+    ):
+        with pytest.raises(StaleIndexError, match="modified"):
+            read(location)
 
 
 def test_an_error_of_the_storage_is_not_called_staleness(tmp_path: Path) -> None:
@@ -69,7 +93,7 @@ def test_an_error_of_the_storage_is_not_called_staleness(tmp_path: Path) -> None
     location = build_index(storage).location(0)
 
     class Failing(LocalStorage):
-        def read_ranges(self, path, ranges):  # type: ignore[no-untyped-def]
+        def read_described(self, path, ranges):  # type: ignore[no-untyped-def]
             raise StorageError("the device reported an error")
 
     with pytest.raises(StorageError, match="device"):

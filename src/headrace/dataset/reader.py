@@ -37,7 +37,7 @@ from headrace.dataset.shards import Shards
 from headrace.dataset.side import SideFiles
 from headrace.dataset.uncompressed import Uncompressed
 from headrace.dataset.values import document_lengths, value
-from headrace.storage.port import ByteRange, Storage
+from headrace.storage.port import ByteRange, Describes, FileInfo, Storage
 from headrace.storage.rangefile import RangeFile
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class SampleReader:
         """
         limits = limits or ReaderLimits()
         self._storage = storage
+        self._describes = storage if isinstance(storage, Describes) else None
         self._limits = limits
         self._opening = threading.Lock()
         self._opened_groups: RowGroups | None = None
@@ -129,9 +130,9 @@ class SampleReader:
         own = tuple(member for member in location.members if member.offset != WHOLE_FILE)
         if len(own) < len(location.members):
             return self._read_apart(location, own)
+        if _is_ranged(location):
+            return self._read_members(location, location.members)
         with self.unchanged(location):
-            if _is_ranged(location):
-                return self._read_members(location.file, location.members)
             return self._readers[location.container](location)
 
     def read_run(self, locations: Sequence[SampleLocation]) -> list[dict[str, bytes]]:
@@ -176,9 +177,8 @@ class SampleReader:
             return decode_fields(location, self.read_raw(location))
         others = [member for member in location.members if member.field not in streams]
         _require_readable(location)
-        with self.unchanged(location):
-            record = decode_fields(location, self._read_members(location.file, others))
-            record.update({member.field: self._open(location, member) for member in streamed})
+        record = decode_fields(location, self._read_members(location, others))
+        record.update({member.field: self._open(location, member) for member in streamed})
         return record
 
     def require_unchanged(self, location: SampleLocation) -> None:
@@ -191,11 +191,7 @@ class SampleReader:
             now = self._storage.stat(location.file)
         except NotFoundError as error:
             raise StaleIndexError(_stale(location, "is gone")) from error
-        if now.size != location.file_size:
-            change = f"has {now.size} bytes instead of {location.file_size}"
-            raise StaleIndexError(_stale(location, change))
-        if now.version != location.file_version:
-            raise StaleIndexError(_stale(location, "was modified"))
+        _require_same(location, now)
 
     def statistics(self) -> ReaderStatistics:
         """Return what the caches did."""
@@ -225,7 +221,15 @@ class SampleReader:
     def unchanged(self, location: SampleLocation) -> Iterator[None]:
         """Run a block that reads a sample's file, then compare the file with the index.
 
-        An error of the block comes through unless the comparison explains it.
+        Raises: as the block, or as ``require_unchanged``.
+        """
+        with self._explained(location):
+            yield
+        self.require_unchanged(location)
+
+    @contextmanager
+    def _explained(self, location: SampleLocation) -> Iterator[None]:
+        """Run a block that reads a sample's file; an error means that it changed, if it did.
 
         Raises:
             StaleIndexError: the file changed, or is gone.
@@ -239,7 +243,6 @@ class SampleReader:
         except NotFoundError as error:
             self.require_unchanged(location)
             raise StorageError(f"{error}; but asked again, the store says it is there") from error
-        self.require_unchanged(location)
 
     def _read_apart(self, location: SampleLocation, own: tuple[Member, ...]) -> dict[str, bytes]:
         """Read a sample of which some members are files of their own."""
@@ -262,10 +265,13 @@ class SampleReader:
             raise StaleIndexError(_stale(location, change))
         return self._storage.read(member.name, 0, member.length)
 
-    def _read_members(self, file: str, members: Sequence[Member]) -> dict[str, bytes]:
+    def _read_members(
+        self, location: SampleLocation, members: Sequence[Member]
+    ) -> dict[str, bytes]:
+        """Read members of a file that is as it was indexed."""
         runs = list(_runs(members))
         spans = [_span(run) for run in runs]
-        read = self._storage.read_ranges(file, spans) if runs else ()
+        read = self._read_spans(location, spans)
         found: dict[Member, bytes] = {}
         for run, span, data in zip(runs, spans, read, strict=True):
             for member in run:
@@ -273,6 +279,15 @@ class SampleReader:
                 whole = len(data) == member.length
                 found[member] = data if whole else data[start : start + member.length]
         return by_field(members, [found[member] for member in members])
+
+    def _read_spans(self, location: SampleLocation, spans: Sequence[ByteRange]) -> Sequence[bytes]:
+        if self._describes is None or not spans:
+            with self.unchanged(location):
+                return self._storage.read_ranges(location.file, spans) if spans else ()
+        with self._explained(location):
+            found, now = self._describes.read_described(location.file, spans)
+        _require_same(location, now)
+        return found
 
     def _open(self, location: SampleLocation, member: Member) -> RangeFile:
         checked = _Checked(self, self._storage, location)
@@ -305,6 +320,14 @@ def decode_fields(location: SampleLocation, raw: Mapping[str, bytes]) -> Record:
     if location.text is not None:
         record.setdefault("text", location.text)
     return record
+
+
+def _require_same(location: SampleLocation, now: FileInfo) -> None:
+    if now.size != location.file_size:
+        change = f"has {now.size} bytes instead of {location.file_size}"
+        raise StaleIndexError(_stale(location, change))
+    if now.version != location.file_version:
+        raise StaleIndexError(_stale(location, "was modified"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,14 @@ class LocalStorage:
         with self._opened(path, os.O_RDONLY) as (handle, _):
             return [_pread(handle, wanted, path) for wanted in ranges]
 
+    def read_described(
+        self, path: str, ranges: Sequence[ByteRange]
+    ) -> tuple[Sequence[bytes], FileInfo]:
+        """Return the bytes of each range, and the file they are of as it is after that."""
+        with self._opened(path, os.O_RDONLY) as (handle, _):
+            found = [_pread(handle, wanted, path) for wanted in ranges]
+            return found, _describe(path, os.fstat(handle))
+
     def write(self, path: str, data: bytes) -> FileInfo:
         """Create or replace a file: written aside, synced, then renamed over the old one."""
         with self.create(path) as writer:

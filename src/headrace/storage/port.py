@@ -178,6 +178,20 @@ class Storage(Protocol):
         ...
 
 
+@runtime_checkable
+class Describes(Protocol):
+    """A store that describes a file by the way while it reads it."""
+
+    def read_described(
+        self, path: str, ranges: Sequence[ByteRange]
+    ) -> tuple[Sequence[bytes], FileInfo]:
+        """Return what ``read_ranges`` would, and the file as it was once they had been read.
+
+        Raises: as ``read``.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
     """One copy of a block, on one storage node."""
