@@ -24,7 +24,7 @@ from headrace.agent.tasks import Failed
 from headrace.core.errors import CallerError, ConfigError
 from headrace.core.job import MAX_STEP, JobSpec
 from headrace.core.roster import RosterEntry
-from headrace.dataset.index import Index
+from headrace.dataset.index import stored_index
 from headrace.prepare.job import OpenJob, open_job
 from headrace.prepare.sample import Preparer
 from headrace.storage.port import Storage
@@ -153,7 +153,7 @@ class Registry:
             OutsideRootsError, NotFoundError: it cannot be served.
         """
         with ExitStack() as taken:
-            return Index.load(self._take(url, taken)).to_bytes()
+            return stored_index(self._take(url, taken))
 
     def close(self) -> None:
         """Close the storages of all jobs."""

@@ -227,13 +227,7 @@ class Index:
             NotFoundError: there is no index; says how to build one.
         """
         storage = _opened(source)
-        place = f"{storage.url}/{DEFAULT_PATH}"
-        try:
-            data = storage.read(DEFAULT_PATH)
-        except NotFoundError as error:
-            command = index_command(of or storage.url, storage.url)
-            raise NotFoundError(f"no index at {place}; build it with `{command}`") from error
-        return cls.from_bytes(data, source=place)
+        return cls.from_bytes(stored_index(storage, of=of), source=_place(storage))
 
     def _checked(self, sample: int) -> int:
         if not 0 <= sample < len(self):
@@ -249,6 +243,27 @@ class Index:
 _in_use: WeakValueDictionary[str, Index] = WeakValueDictionary()
 """Digest of a file's bytes → the index in it. It takes 250 B per sample, and 1 s per million to
 read: jobs of a sweep over one dataset would each hold, and wait for, their own."""
+
+
+def stored_index(storage: Storage, *, of: str = "") -> bytes:
+    """Return the file of an index as it lies in a store; nobody looks into it.
+
+    Args:
+        storage: Where it lies.
+        of: The dataset's URL, where that is not the store's.
+
+    Raises:
+        NotFoundError: there is no index; says how to build one.
+    """
+    try:
+        return storage.read(DEFAULT_PATH)
+    except NotFoundError as error:
+        command = index_command(of or storage.url, storage.url)
+        raise NotFoundError(f"no index at {_place(storage)}; build it with `{command}`") from error
+
+
+def _place(storage: Storage) -> str:
+    return f"{storage.url}/{DEFAULT_PATH}"
 
 
 def index_command(url: str, place: str = "") -> str:
