@@ -18,7 +18,7 @@ from bench.soak.result import Result, report_of
 from headrace.report.units import bytes_
 
 MINUTES = 30.0
-QUICK = Scale(minutes=0.4, every_s=0.5, restarts=3, settle_s=3.0)
+QUICK = Scale(minutes=0.25, every_s=0.5, restarts=2, settle_s=2.0)
 
 
 def main(given: Options) -> int:
