@@ -11,6 +11,8 @@ take turns, and are stopped in those of others.
 
 from __future__ import annotations
 
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +101,8 @@ class Measured:
 
 
 def main(given: Options) -> None:
-    """Measure and report."""
+    """Measure and report; a call to end ends contenders too, most of which are stopped then."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     scale = QUICK if given.quick else Scale()
     publish(report(measure(CONTENDERS, scale), scale), given.json)
 

@@ -35,7 +35,7 @@ class Pictures(StreamingDataset):
 def batches(folder: Path, settings: Settings) -> Iterator[torch.Tensor]:
     """Yield batches of ``workers`` processes."""
     clean_stale_shared_memory()
-    shards, workers = folder / "mds", settings["workers"]
+    shards, workers = folder.with_name("mds"), settings["workers"]
     if not shards.is_dir():
         write_shards(folder, shards)
     loader = StreamingDataLoader(
