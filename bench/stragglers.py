@@ -5,7 +5,8 @@ that takes a hundred times as long to decode as a picture. A torch DataLoader wi
 processes as there are CPUs, and as many batches ahead as the loader has, stands beside the loader
 without agents, with clips whole and in parts, and with an agent on the same CPUs. All make the
 same samples with the same ops. What counts is the wait for a batch, of which most take none: an
-agent looks ten seconds ahead for what takes long, the others as many batches as they may hold.
+agent looks ten seconds ahead, a loader without one further than its queue for what takes long, a
+DataLoader as many batches as it may hold.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def _report(runs: Mapping[str, Sequence[Waits]], scale: Scale) -> Report:
             "wait_without_agent": quotients(total["parts"], total["dataloader"]),
             "wait_of_parts_vs_whole": quotients(total["parts"], total["whole"]),
         },
-        goals={"p99": "< 1", "wait": "< 1"},
+        goals=dict.fromkeys(("p99", "wait", "p99_without_agent", "wait_without_agent"), "< 1"),
         table=_table(figures, scale),
         repeats=scale.repeats,
     )
