@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.errors import ConfigError
 from headrace.core.parts import WHOLE, SamplePart, parts_of
-from headrace.policy.headstart import EarlyPiece, HeadStartLimits, HeadStarts
+from headrace.policy.headstart import EarlyPiece, HeadStartLimits, HeadStarts, Takes
 
 MB = 1 << 20
 STEP_S = 0.25
@@ -29,12 +29,18 @@ def piece(step: int, sample: int = 0, part: SamplePart = WHOLE) -> EarlyPiece:
     return EarlyPiece(step, sample, 0, part)
 
 
-def starts(*, making: int = 1, samples: int = 4, budget_bytes: int = 100 * MB) -> HeadStarts:
-    return HeadStarts(HeadStartLimits(making=making, samples=samples, budget_bytes=budget_bytes))
+def starts(
+    *, making: int = 1, short: int = 1, samples: int = 4, budget_bytes: int = 100 * MB
+) -> HeadStarts:
+    return HeadStarts(
+        HeadStartLimits(
+            making=making, making_short=short, samples=samples, budget_bytes=budget_bytes
+        )
+    )
 
 
 def begun(one: HeadStarts, *, lead_s: float = 1.0, takes_s: float = CLIP_S) -> EarlyPiece | None:
-    return one.begin_next(lead_s=lead_s, takes_s=lambda _: takes_s)
+    return one.begin_next(lead_s=lead_s, takes=lambda _: Takes(takes_s, takes_s))
 
 
 def test_the_nearest_begins_first_and_few_are_made_at_a_time() -> None:
@@ -47,12 +53,24 @@ def test_the_nearest_begins_first_and_few_are_made_at_a_time() -> None:
     assert begun(one) == piece(13)
 
 
+def test_short_parts_may_have_all_threads_and_long_ones_leave_some_to_nearer_steps() -> None:
+    one = starts(making=1, short=3)
+    for number, part in enumerate(parts_of(4)):
+        one.foresee(piece(11 + number, part=part), MB)
+    short, long = Takes(0.5, CLIP_S), Takes(0.6, CLIP_S)
+    assert one.begin_next(lead_s=1.0, takes=lambda _: long) is not None
+    assert one.begin_next(lead_s=1.0, takes=lambda _: long) is None
+    assert one.begin_next(lead_s=1.0, takes=lambda _: short) is not None
+    assert one.begin_next(lead_s=1.0, takes=lambda _: short) is not None
+    assert one.begin_next(lead_s=1.0, takes=lambda _: short) is None
+
+
 def test_what_its_own_step_makes_in_time_is_not_begun_early() -> None:
     one = starts()
     one.foresee(piece(11), MB)
     one.foresee(piece(12, sample=1), MB)
-    costs = {0: 0.4, 1: 0.6}
-    assert one.begin_next(lead_s=1.0, takes_s=lambda early: costs[early.sample]) == piece(12, 1)
+    costs = {0: Takes(0.4, 0.4), 1: Takes(0.6, 0.6)}
+    assert one.begin_next(lead_s=1.0, takes=lambda early: costs[early.sample]) == piece(12, 1)
     assert begun(one, lead_s=1.0, takes_s=0.5) is None
 
 
@@ -94,7 +112,9 @@ def test_a_failure_leaves_nothing_and_a_step_forgets_what_it_does_not_need() -> 
 
 
 def test_no_more_is_foreseen_than_is_remembered() -> None:
-    one = HeadStarts(HeadStartLimits(making=1, samples=1, budget_bytes=MB, foreseen=2))
+    one = HeadStarts(
+        HeadStartLimits(making=1, making_short=1, samples=1, budget_bytes=MB, foreseen=2)
+    )
     one.foresee(piece(11), MB)
     assert one.wants_more
     one.foresee(piece(12), MB)
@@ -116,7 +136,7 @@ class Loop:
 
     def run(self, steps: int) -> list[float]:
         self.now = 0.0
-        self.starts = starts(budget_bytes=1000 * MB)
+        self.starts = starts(short=THREADS, budget_bytes=1000 * MB)
         self.queue: list[tuple[int, int, EarlyPiece]] = []
         self.working: list[tuple[float, int, EarlyPiece]] = []
         self.open: dict[int, set[EarlyPiece]] = {}
@@ -157,14 +177,14 @@ class Loop:
         heapq.heappush(self.queue, (early.step, self.count, early))
 
     def work(self) -> None:
-        while early := self.starts.begin_next(lead_s=AHEAD * STEP_S, takes_s=self.total_s):
+        while early := self.starts.begin_next(lead_s=AHEAD * STEP_S, takes=self.takes):
             self.push(early)
         while self.queue and len(self.working) < THREADS:
             _, number, early = heapq.heappop(self.queue)
             heapq.heappush(self.working, (self.now + self.takes_s(early), number, early))
 
-    def total_s(self, early: EarlyPiece) -> float:
-        return CLIP_S / THREADS if self.parts > 1 else CLIP_S
+    def takes(self, early: EarlyPiece) -> Takes:
+        return Takes(self.takes_s(early), CLIP_S / (THREADS if self.parts > 1 else 1))
 
     def finish_next(self) -> None:
         self.now, _, early = heapq.heappop(self.working)

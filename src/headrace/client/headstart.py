@@ -19,7 +19,7 @@ from headrace.core.draws import SampleKey
 from headrace.core.parts import SamplePart
 from headrace.core.record import record_bytes
 from headrace.policy.estimate import Estimates
-from headrace.policy.headstart import EarlyPiece, HeadStartLimits, HeadStarts
+from headrace.policy.headstart import EarlyPiece, HeadStartLimits, HeadStarts, Takes
 from headrace.prepare.job import OpenJob
 from headrace.transform.split import SplitPlan, bytes_at
 
@@ -200,7 +200,7 @@ class HeadStart:
         lead_s = self._lead_steps * self._pace.read().step_time_s
         while lead_s and not self._closed():
             with self._lock:
-                early = self._starts.begin_next(lead_s=lead_s, takes_s=self._takes_s)
+                early = self._starts.begin_next(lead_s=lead_s, takes=self._takes)
                 if early is None:
                     return
                 task = self._task(early.step, self._pieces[early])
@@ -213,10 +213,9 @@ class HeadStart:
         cut = self._outlook.part_cuts[self._outlook.job.kind(key.sample)]
         return MakingTask(step, key, lambda: maker.make_part(key, part, stop=cut), self, part)
 
-    def _takes_s(self, early: EarlyPiece) -> float:
-        """Return how long a sample takes once it is begun: its parts share the threads [s]."""
-        rounds = max(1.0, early.part.count / self._crew.size)
-        return self._costs.seconds(self._pieces[early]) * rounds
+    def _takes(self, early: EarlyPiece) -> Takes:
+        piece_s = self._costs.seconds(self._pieces[early])
+        return Takes(piece_s, piece_s * max(1.0, early.part.count / self._crew.size))
 
     def _nbytes(self, piece: Piece) -> int:
         kind = self._outlook.job.kind(piece.key.sample)

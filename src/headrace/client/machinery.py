@@ -287,7 +287,10 @@ class Machinery:
                 heavy_s=self._heavy_s,
             ),
             HeadStartLimits(
-                making=making, samples=EARLY_SAMPLES * making, budget_bytes=self._early_bytes()
+                making=making,
+                making_short=self._crew.size,
+                samples=EARLY_SAMPLES * making,
+                budget_bytes=self._early_bytes(),
             ),
             lead_steps=config.prefetch_steps,
             crew=self._crew,

@@ -15,7 +15,8 @@ from headrace.core.errors import ConfigError
 from headrace.core.parts import SamplePart
 
 MARGIN = 2.0
-"""What takes more than its lead divided by this is begun earlier: estimates are off by as much."""
+"""What takes more than its lead divided by this is begun earlier: estimates are off by as much. So
+long may nearer steps wait for a thread, too."""
 
 
 class EarlyPiece(NamedTuple):
@@ -27,12 +28,25 @@ class EarlyPiece(NamedTuple):
     part: SamplePart
 
 
+class Takes(NamedTuple):
+    """How long a piece and its sample take, by what is known now."""
+
+    piece_s: float
+    """On one thread [s]."""
+
+    sample_s: float
+    """From the first of its pieces to the last, on all threads [s]."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadStartLimits:
     """How much is begun early."""
 
     making: int
     """Pieces that may be in the making at a time."""
+
+    making_short: int
+    """The same if the next one ends soon enough for nearer steps to wait for it."""
 
     samples: int
     """Samples that may be in the making or lie ready, in whole or in part."""
@@ -44,7 +58,8 @@ class HeadStartLimits:
     """Pieces of further steps that are remembered; beyond that no step is looked at."""
 
     def __post_init__(self) -> None:
-        if min(self.making, self.samples, self.budget_bytes, self.foreseen) < 1:
+        least = min(self.making, self.making_short, self.samples, self.budget_bytes, self.foreseen)
+        if least < 1:
             raise ConfigError(f"head starts: each limit must be at least 1, which fails in {self}")
 
 
@@ -82,7 +97,7 @@ class HeadStarts:
         self._foreseen[piece] = nbytes
 
     def begin_next(
-        self, *, lead_s: float, takes_s: Callable[[EarlyPiece], float]
+        self, *, lead_s: float, takes: Callable[[EarlyPiece], Takes]
     ) -> EarlyPiece | None:
         """Return the piece to begin now, which is in the making from then on; None: none yet.
 
@@ -90,13 +105,16 @@ class HeadStarts:
 
         Args:
             lead_s: How long before it is needed a piece is begun with its step [s].
-            takes_s: Returns how long a piece takes, by what is known now [s].
+            takes: Returns how long a piece takes.
         """
-        if len(self._making) >= self._limits.making:
+        if len(self._making) >= max(self._limits.making, self._limits.making_short):
             return None
         for piece, nbytes in self._foreseen.items():
-            if takes_s(piece) * MARGIN > lead_s:
-                return self._begun(piece, nbytes) if self._has_room(piece, nbytes) else None
+            piece_s, sample_s = takes(piece)
+            if sample_s * MARGIN > lead_s:
+                is_short = piece_s * MARGIN <= lead_s
+                may = self._has_thread(is_short=is_short) and self._has_room(piece, nbytes)
+                return self._begun(piece, nbytes) if may else None
         return None
 
     def end(self, piece: EarlyPiece, nbytes: int | None) -> bool:
@@ -124,6 +142,10 @@ class HeadStarts:
     def left_of(self, step: int) -> list[EarlyPiece]:
         """Return a step's pieces that are foreseen or ready."""
         return [piece for piece in (*self._foreseen, *self._ready) if piece.step == step]
+
+    def _has_thread(self, *, is_short: bool) -> bool:
+        limits = self._limits
+        return len(self._making) < (limits.making_short if is_short else limits.making)
 
     def _has_room(self, piece: EarlyPiece, nbytes: int) -> bool:
         samples = {found[:3] for found in (piece, *self._making, *self._ready)}
