@@ -54,3 +54,10 @@ def test_it_says_when_estimates_changed_and_only_then() -> None:
     told = [estimates.learn("video", foreseen_s=0.01, seconds=0.05) for _ in range(5)]
     assert any(told)
     assert not told[-1]
+
+
+def test_what_saves_no_time_is_no_change_worth_estimating_anew() -> None:
+    estimates = learned(1.0)
+    ratios = (5.0, 0.2, 20.0, 1.0) * KEPT
+    told = [estimates.learn("text", foreseen_s=2e-4, seconds=r * 2e-4) for r in ratios]
+    assert sum(told) <= 1

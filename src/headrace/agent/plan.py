@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import msgspec
 import numpy as np
@@ -57,7 +59,7 @@ class AgentPlan:
         self._placement = Placement(message.roster, where.holders if where else ())
         self._kinds = [source.index.kinds for source in job.sources]
         self._costs = [foreseen.costs for foreseen in job.foreseen]
-        self._starts = np.cumsum([0, *(source.samples for source in job.spec.sources)])
+        self._starts = [0, *accumulate(source.samples for source in job.spec.sources)]
         self._recipes = [self._recipes_of(source) for source in range(len(job.sources))]
 
     def due(self, step: int) -> Sequence[Planned]:
@@ -121,7 +123,7 @@ class AgentPlan:
         given = (
             origin.url,
             origin.index_digest,
-            int(self._starts[source]),  # an id names another row where the source begins elsewhere
+            self._starts[source],  # an id names another row where the source begins elsewhere
             spec.schedule.seed,
         )
         return {
@@ -134,8 +136,8 @@ class AgentPlan:
         return self._copies[source](row) if self._copies else None
 
     def _split(self, sample: int) -> tuple[int, int]:
-        source = int(np.searchsorted(self._starts, sample, side="right")) - 1
-        return source, sample - int(self._starts[source])
+        source = bisect.bisect_right(self._starts, sample) - 1
+        return source, sample - self._starts[source]
 
     def _is_mine(self, pieces: Pieces) -> npt.NDArray[np.bool_]:
         if self._own < 0:

@@ -20,7 +20,9 @@ FEW = 3
 """As long as there are fewer of a weight, all of the kind count."""
 
 MOVED = 0.2
-"""Relative change of a ratio from which on it is worth to estimate anew."""
+NOTICEABLE_S = 2e-3
+"""Change of a ratio, relative to what it was, and of what a sample takes by it [s], from which on
+it is worth to estimate anew: of short texts the ratio is never at rest, and no time is won."""
 
 _SIZE_DECAY = 0.02
 _RATIO_LIMITS = (0.01, 100.0)
@@ -58,8 +60,8 @@ class Estimates:
         foreseen_s = max(foreseen_s, SMALLEST_COST_S)
         low, high = _RATIO_LIMITS
         ratio = min(max(seconds / foreseen_s, low), high)
-        of_kind = self._cost.setdefault(kind, _Recent()).add(ratio)
-        return self._of_weight(kind, foreseen_s).add(ratio) or of_kind
+        of_kind = self._recent(kind).add(ratio, foreseen_s)
+        return self._recent(_weight(kind, foreseen_s)).add(ratio, foreseen_s) or of_kind
 
     def learn_size(self, kind: str, *, foreseen_bytes: int, nbytes: int) -> None:
         """Take in the size of one result."""
@@ -68,13 +70,21 @@ class Estimates:
         self._size[kind] = max(ratio, known + _SIZE_DECAY * (ratio - known))
 
     def _ratio(self, kind: str, foreseen_s: float) -> float:
-        recent = self._of_weight(kind, foreseen_s)
-        if len(recent) < FEW:
+        recent = self._cost.get(_weight(kind, foreseen_s))
+        if recent is None or len(recent) < FEW:
             recent = self._cost.get(kind, recent)
-        return recent.median
+        return recent.median if recent else 1.0
 
-    def _of_weight(self, kind: str, foreseen_s: float) -> _Recent:
-        return self._cost.setdefault((kind, math.frexp(foreseen_s)[1]), _Recent())
+    def _recent(self, name: Hashable) -> _Recent:
+        recent = self._cost.get(name)
+        if recent is None:
+            recent = self._cost[name] = _Recent()
+        return recent
+
+
+def _weight(kind: str, foreseen_s: float) -> tuple[str, int]:
+    """Name a kind's samples that were foreseen to cost the same within a factor of two."""
+    return kind, math.frexp(foreseen_s)[1]
 
 
 class _Recent:
@@ -88,10 +98,11 @@ class _Recent:
     def __len__(self) -> int:
         return len(self._ratios)
 
-    def add(self, ratio: float) -> bool:
+    def add(self, ratio: float, foreseen_s: float) -> bool:
         """Take in one; return whether the median is far from when that was returned last."""
         self._ratios.append(ratio)
         self.median = sorted(self._ratios)[(len(self._ratios) - 1) // 2]
-        moved = abs(self.median - self._told) > MOVED * self._told
+        change = abs(self.median - self._told)
+        moved = change > MOVED * self._told and change * foreseen_s > NOTICEABLE_S
         self._told = self.median if moved else self._told
         return moved
