@@ -281,7 +281,7 @@ def test_a_file_that_changed_or_vanished_after_indexing_is_never_read_and_is_lis
 @pytest.fixture
 def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many of the next reads fail, in its one element; with which error, as parameter."""
-    left, read = [0], LocalStorage.read_ranges
+    left, read = [0], LocalStorage.read_described
     error = getattr(request, "param", StorageError)
 
     def read_or_fail(*args: Any) -> Any:
@@ -291,7 +291,7 @@ def failing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         return read(*args)
 
     monkeypatch.setattr(maker, "RETRY_DELAY_S", 1e-3)
-    monkeypatch.setattr(LocalStorage, "read_ranges", read_or_fail)
+    monkeypatch.setattr(LocalStorage, "read_described", read_or_fail)
     return left
 
 

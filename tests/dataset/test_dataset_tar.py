@@ -171,9 +171,9 @@ def test_neighbouring_members_are_fetched_by_one_read(tmp_path: Path) -> None:
 class CountingStorage(LocalStorage):
     ranges = 0
 
-    def read_ranges(self, path, ranges):  # type: ignore[no-untyped-def]
+    def read_described(self, path, ranges):  # type: ignore[no-untyped-def]
         self.ranges += len(ranges)
-        return super().read_ranges(path, ranges)
+        return super().read_described(path, ranges)
 
 
 @pytest.mark.parametrize("locale", ["utf-8", "iso8859-1"])

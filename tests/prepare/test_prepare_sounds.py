@@ -15,7 +15,7 @@ from headrace.dataset.reader import SampleReader
 from headrace.prepare import sample
 from headrace.prepare.sample import Preparer, finish_cut, finish_raw
 from headrace.storage.local import LocalStorage
-from headrace.storage.port import ByteRange
+from headrace.storage.port import ByteRange, FileInfo
 from headrace.transform.program import Program
 from sounds import LOSSY, sound
 
@@ -34,11 +34,13 @@ class CountingStorage(LocalStorage):
         self.count += len(data)
         return data
 
-    def read_ranges(self, path: str, ranges: Sequence[ByteRange]) -> Sequence[bytes]:
-        data = super().read_ranges(path, ranges)
+    def read_described(
+        self, path: str, ranges: Sequence[ByteRange]
+    ) -> tuple[Sequence[bytes], FileInfo]:
+        data, info = super().read_described(path, ranges)
         self.reads += 1
         self.count += sum(map(len, data))
-        return data
+        return data, info
 
 
 @pytest.mark.parametrize("program", [WHOLE, CUT])

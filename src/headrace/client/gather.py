@@ -99,7 +99,7 @@ class Gatherer:
         ]
         assembly = Assembly(
             keys,
-            [shop.job.kind(key.sample) for key in keys],
+            shop.job.kinds(shard.samples),
             tail=shop.tail,
             targets=shop.targets,
         )

@@ -15,6 +15,7 @@ from headrace.core.errors import ConfigError, StaleIndexError
 from headrace.core.job import JobSpec, SourceSpec
 from headrace.dataset.index import Index, index_command
 from headrace.dataset.location import Kind, SampleLocation
+from headrace.dataset.media import KINDS
 from headrace.dataset.reader import SampleReader
 from headrace.dataset.side import SideFiles
 from headrace.prepare.foreseen import Foreseen
@@ -95,6 +96,11 @@ class OpenJob:
         """Return the media kind of a sample without reading its whole row."""
         source, local = self._split(sample)
         return self.sources[source].index.kind(local)
+
+    def kinds(self, samples: npt.NDArray[np.int64]) -> list[Kind]:
+        """Return the media kind of each of some global sample ids."""
+        codes = self._looked_up(samples, [source.index.kinds for source in self.sources])
+        return [KINDS[code] for code in codes.tolist()]
 
     def start(self, sample: int) -> tuple[str, int]:
         """Return the URL of a sample's file and where it starts there [bytes].
