@@ -90,6 +90,14 @@ def test_memory_is_never_exceeded_and_the_nearest_has_it_first() -> None:
     assert one.held_bytes == MB
 
 
+def test_what_memory_can_never_hold_keeps_no_other_from_it() -> None:
+    one = starts(budget_bytes=10 * MB)
+    one.foresee(piece(11), 11 * MB)
+    one.foresee(piece(12), MB)
+    assert begun(one) == piece(12)
+    assert one.left_of(11) == []
+
+
 def test_so_many_samples_are_ahead_whatever_their_parts() -> None:
     one = starts(making=9, samples=2)
     for step in (11, 12, 13):

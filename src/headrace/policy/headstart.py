@@ -93,8 +93,12 @@ class HeadStarts:
         return sum(self._making.values()) + sum(self._ready.values())
 
     def foresee(self, piece: EarlyPiece, nbytes: int) -> None:
-        """Remember a piece, and what its result will hold [bytes]; those of nearer steps first."""
-        self._foreseen[piece] = nbytes
+        """Remember a piece, and what its result will hold [bytes]; those of nearer steps first.
+
+        One that memory can never hold is left to its step: it would keep others from beginning.
+        """
+        if nbytes <= self._limits.budget_bytes:
+            self._foreseen[piece] = nbytes
 
     def begin_next(
         self, *, lead_s: float, takes: Callable[[EarlyPiece], Takes]
