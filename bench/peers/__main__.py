@@ -228,8 +228,7 @@ def _table(found: Measured, figures: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table(
         title=f"JPEG → random crop → floats, a step of {1e3 * found.step_s:.0f} ms",
         columns=(
-            "loader", "samples / trainer CPU s", "min", "max", "other CPU [ms]", "P99 wait [ms]",
-            "samples / s flat out",
+            "loader", "samples / CPU s", "min", "max", "other CPU [ms]", "P99 [ms]", "samples / s",
         ),
         rows=tuple(
             (
@@ -242,7 +241,8 @@ def _table(found: Measured, figures: Mapping[str, Mapping[str, Any]]) -> Table:
             )
             for name, one in figures.items()
         ),
-        note=f"other CPU: per sample, beside the training process. {absent}".strip(),
+        note="CPU s: of the training process; other CPU: per sample, of those beside it; P99: of "
+        f"waits; samples / s: without steps. {absent}".strip(),
         emphasis=frozenset({1}),
     )  # fmt: skip
 

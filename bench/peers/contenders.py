@@ -53,7 +53,7 @@ CONTENDERS: Mapping[str, Contender] = {
         tried=({"agent": False},),
     ),
     _AGENT: Contender(
-        title="headrace, agent beside it",
+        title="headrace + agent",
         module="headrace_loader",
         tried=({"agent": True},),
     ),
@@ -64,7 +64,7 @@ CONTENDERS: Mapping[str, Contender] = {
         requirements="peers-tensorflow",
     ),
     "tf_data_service": Contender(
-        title="tf.data service beside it",
+        title="tf.data service",
         module="tf_data_service",
         tried=({"parallel": -1}, {"parallel": CPUS}),
         requirements="peers-tensorflow",
@@ -77,7 +77,7 @@ CONTENDERS: Mapping[str, Contender] = {
         requirements="peers-ray",
     ),
     "ray_data_node": Contender(
-        title="Ray Data, node beside it",
+        title="Ray Data + node",
         module="ray_data",
         tried=({"beside": True, "tasks": None},),
         requirements="peers-ray",
