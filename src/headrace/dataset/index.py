@@ -26,7 +26,7 @@ from headrace.core.errors import CallerError, CorruptDataError, NotFoundError
 from headrace.dataset.location import Kind, SampleLocation
 from headrace.dataset.media import KINDS
 from headrace.dataset.rowaccess import RowAccess, single_columns
-from headrace.dataset.rows import PLACE_COLUMNS, SCHEMA_VERSION, canonical_buffers
+from headrace.dataset.rows import PLACE_COLUMNS, SCHEMA, SCHEMA_VERSION, canonical_buffers
 from headrace.storage.opening import open_storage
 from headrace.storage.port import FileInfo, Storage
 
@@ -183,7 +183,12 @@ class Index:
         """Return the index as a Parquet file."""
         sink = pa.BufferOutputStream()
         meta = {_META_KEY: msgspec.json.encode(self.meta)}
-        pq.write_table(self._table.replace_schema_metadata(meta), sink, compression="zstd")
+        pq.write_table(
+            self._table.replace_schema_metadata(meta),
+            sink,
+            compression="zstd",
+            write_page_checksum=True,
+        )
         return bytes(sink.getvalue())
 
     @classmethod
@@ -191,15 +196,15 @@ class Index:
         """Read an index from a Parquet file's bytes; who has the same ones already shares it.
 
         Raises:
-            CorruptDataError: it is not an index, or of another version.
+            CorruptDataError: it is not an index, damaged, or of another version.
         """
         name = name_digest(data)
         if (known := _in_use.get(name)) is not None:
             return known
         try:
-            table = pq.read_table(pa.BufferReader(data))
+            table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
             meta = msgspec.json.decode((table.schema.metadata or {})[_META_KEY], type=IndexMeta)
-        except (pa.ArrowException, OSError, KeyError, msgspec.DecodeError) as error:
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             raise CorruptDataError(
                 f"{source} is not a headrace index ({error}); build it again with `headrace index`"
             ) from error
@@ -207,6 +212,11 @@ class Index:
             raise CorruptDataError(
                 f"{source} has index version {meta.schema_version}, this headrace reads "
                 f"{SCHEMA_VERSION}; build it again with `headrace index`"
+            )
+        if not table.schema.equals(SCHEMA):
+            raise CorruptDataError(
+                f"{source} is damaged: its columns are others than those of an index; build it "
+                "again with `headrace index`"
             )
         index = _in_use[name] = cls(table.replace_schema_metadata(None), meta)
         return index
