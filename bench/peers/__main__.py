@@ -51,7 +51,7 @@ class Scale:
     flat_out: int = 40
     """Steps without a pause, behind those that were ready: the rate."""
 
-    warm: int = 40
+    warm: int = 80
     """Steps of the loop before those that count."""
 
     steps: int = 120
@@ -62,7 +62,7 @@ class Scale:
     repeats: int = 3
 
 
-QUICK = Scale(flat_out=16, warm=32, steps=64, tries=False, repeats=1)
+QUICK = Scale(flat_out=16, warm=48, steps=64, tries=False, repeats=1)
 
 
 @dataclass(frozen=True, slots=True)
