@@ -14,6 +14,8 @@ from awkward_corpus import (
     BROKEN,
     GOOD_CLIPS,
     GOOD_PICTURES,
+    JPEG,
+    PROGRESSIVE,
     write_containers,
     write_media,
     write_odd_entries,
@@ -191,6 +193,25 @@ def test_files_of_samples_are_read_up_to_their_damage_which_is_told(index: Index
     told = {problem.file for problem in index.problems}
     assert told == {"cut.tar", "footer.parquet", r"\udcff\udcfe.jpg"}
     assert not any(key.startswith("loop/") for key in keys)
+
+
+def test_files_that_changed_or_vanished_after_indexing_are_told_alike_with_an_agent(
+    folder: Path, agent: LocalAgent
+) -> None:
+    root = folder / "moved"
+    root.mkdir()
+    for number in range(8):
+        (root / f"{number}.jpg").write_bytes(JPEG)
+    storage = LocalStorage(root)
+    build_index(storage).save(storage)
+    (root / "2.jpg").write_bytes(PROGRESSIVE)
+    (root / "5.jpg").unlink()
+    alone, served = epoch_of(root), epoch_of(root, agent)
+    assert served[0] == alone[0]
+    for _, found in (alone, served):
+        assert {*found} == {"2.jpg", "5.jpg"}
+        assert "since it was indexed" in found["2.jpg"]
+        assert "is gone since it was indexed" in found["5.jpg"]
 
 
 @needs_media
