@@ -283,7 +283,8 @@ def test_many_empty_sequences_between_tokens_cost_one_part() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"window": 1}, {"document_seed": 1}, {"window": 4, "document_seed": -1}]
+    "options",
+    [{"window": 1}, {"window": 1 << 70}, {"document_seed": 1}, {"window": 4, "document_seed": -1}],
 )
 def test_windows_that_cannot_be_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ConfigError):

@@ -82,6 +82,7 @@ def test_the_canonical_json_is_pinned_because_it_names_jobs() -> None:
         ('[{"op": "pack", "length": 8}, {"op": "decode_text"}]', "follows pack"),
         ("[3]", "op 0"),
         ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ('"x"', "JSON object"),
         ('{"ops": [], "extra": 1}', "unknown key 'extra'"),
         ('{"ops": [], "version": 99}', "version 99"),

@@ -47,6 +47,18 @@ def test_a_body_without_an_end_is_given_up_when_it_is_too_long() -> None:
         asyncio.run(read_message(request, Said, most_bytes=1000))
 
 
+def test_a_body_that_is_nested_without_end_is_refused() -> None:
+    body: Message = {"type": "http.request", "body": b'{"zz":' + b"[" * 100_000, "more_body": False}
+
+    async def receive() -> Message:
+        return body
+
+    request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    with pytest.raises(ApiError, match="not a Said") as refused:
+        asyncio.run(read_message(request, Said))
+    assert refused.value.status == 400
+
+
 def test_the_connection_of_a_body_that_was_too_slow_is_closed() -> None:
     async def take(request: Request) -> Response:
         return json_answer(await read_message(request, Said, longest_s=0.1))

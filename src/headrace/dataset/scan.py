@@ -16,6 +16,9 @@ from headrace.dataset.side import SideFiles
 from headrace.storage.port import FileInfo, Storage
 from headrace.storage.rangefile import RangeFile
 
+WINDOW_TOKENS = 1 << 27
+"""Longest window: of four bytes each, so many tokens are what is read of a sample at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClassNames:
@@ -53,9 +56,10 @@ class ScanOptions:
             raise ConfigError(f"workers={self.workers} must be at least 1")
         if not self.text_field:
             raise ConfigError("text_field is empty; name a JSON key or a Parquet column")
-        if self.window is not None and self.window < 2:
+        if self.window is not None and not 2 <= self.window <= WINDOW_TOKENS:
             raise ConfigError(
-                f"window={self.window} must be at least 2: a training sequence and one token more"
+                f"window={self.window} must lie in [2, {WINDOW_TOKENS}]: a training sequence and "
+                "one token more"
             )
         if self.document_seed is not None and (
             self.window is None or not 0 <= self.document_seed < 1 << 32

@@ -86,7 +86,7 @@ class Pipeline:
 def _document(text: str | bytes) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"the pipeline is not JSON: {error}") from error
     if isinstance(document, list):
         document = {"ops": document}

@@ -171,7 +171,7 @@ async def read_message(
     decode = msgspec.msgpack.decode if is_binary(request) else msgspec.json.decode
     try:
         return decode(body, type=form)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, "bad-request", f"not a {form.__name__}: {error}") from error
 
 
