@@ -113,6 +113,9 @@ def test_what_is_missing_is_told_before_a_store_is_asked(bare: pytest.MonkeyPatc
     bare.setenv("HEADRACE_OBJECTS_OUTAGE_S", "soon")
     with pytest.raises(ConfigError, match="HEADRACE_OBJECTS_OUTAGE_S='soon' must be seconds"):
         require_openable("s3://data/a")
+    bare.setenv("HEADRACE_OBJECTS_OUTAGE_S", "inf")
+    with pytest.raises(ConfigError, match="HEADRACE_OBJECTS_OUTAGE_S=inf must be 1e"):
+        require_openable("s3://data/a")
     bare.setenv("HEADRACE_OBJECTS_OUTAGE_S", "0")
     with pytest.raises(ConfigError, match=r"objects.outage_s=0.0 must be above 0"):
         require_openable("s3://data/a")

@@ -7,6 +7,9 @@ from typing import Any
 
 from headrace.core.errors import ConfigError
 
+LONGEST_S = 1e9
+"""Longest wait, about 30 years: clients of stores count no further, infinity least of all [s]."""
+
 
 def read_waits(variables: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the waits that the environment sets, by option [s].
@@ -16,7 +19,7 @@ def read_waits(variables: Mapping[str, str], environment: Mapping[str, str]) -> 
         environment: Values; those that are not there, or empty, set nothing.
 
     Raises:
-        ConfigError: one is no number.
+        ConfigError: one is no number, or longer than ``LONGEST_S``.
     """
     return {
         option: _seconds(variable, environment[variable])
@@ -27,6 +30,9 @@ def read_waits(variables: Mapping[str, str], environment: Mapping[str, str]) -> 
 
 def _seconds(variable: str, text: str) -> float:
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError as error:
         raise ConfigError(f"{variable}={text!r} must be seconds, as 30 or 2.5") from error
+    if seconds > LONGEST_S:
+        raise ConfigError(f"{variable}={text} must be {LONGEST_S:g} s at most, which is for ever")
+    return seconds
