@@ -183,7 +183,10 @@ def test_a_refusal_of_something_else_says_what_to_look_at() -> None:
         connection.call("GET", "/", Pong)
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", plain(b"<html>")])
+@pytest.mark.parametrize(
+    "answer",
+    [b"SSH-2.0-OpenSSH_9.6\r\n", plain(b"<html>"), plain(b'{"more":' + b"[" * 100_000)],
+)
 def test_something_else_behind_the_address_is_a_protocol_error(answer: bytes) -> None:
     with (
         scripted(answer) as (_, endpoint),

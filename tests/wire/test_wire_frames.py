@@ -38,6 +38,7 @@ def field(dtype: str, nbytes: int, *shape: int) -> FieldHeader:
         b"HTTP/1.1 200 OK\r\n\r\n",
         frame(b"")[:-1],
         frame(b"", header=b"{not json"),
+        frame(b"", header=b'{"more":' + b"[" * 100_000),
         frame(b"12", field("bytes", 3)),
         frame(b"", field("bytes", -2), field("bytes", 2)),
         frame(b"", field("|u1", -2, -2), field("|u1", 2, 2)),

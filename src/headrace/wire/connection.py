@@ -132,7 +132,7 @@ class Connection:
         body = self.receive().read()
         try:
             return msgspec.json.decode(body, type=answer)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ProtocolError(f"{self._peer} {path}: not the answer of one: {error}") from error
 
     def check(self) -> None:
@@ -242,7 +242,7 @@ class Connection:
     def _refusal(self, answer: Answer) -> HeadraceError:
         try:
             said = msgspec.json.decode(answer.read(), type=ErrorAnswer)
-        except (msgspec.MsgspecError, ProtocolError):
+        except (msgspec.MsgspecError, ProtocolError, RecursionError):
             why = f"status {answer.status} without a reason"
             hint = f"is it the {self.endpoint.service}'s port, and of this version?"
             said = ErrorAnswer(error=f"{why}; {hint}", code="")

@@ -260,7 +260,7 @@ def _decode_header(text: memoryview) -> FrameHeader:
         header = _decoder.decode(text)
         for field in header.fields:
             _check_field(field)
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise ProtocolError(f"a frame's header cannot be read: {error}") from error
     return header
 

@@ -114,7 +114,7 @@ class ControllerLink:
         body = self._connection.receive().read()
         try:
             answer = msgspec.json.decode(body, type=HealthAnswer)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ProtocolError(
                 f"controller {self._connection.endpoint.address} {path}: not its answer: {error}"
             ) from error
