@@ -54,6 +54,9 @@ PIPELINE = Pipeline(
     [ops.DecodeImage(), CROP, ops.RandomHorizontalFlip(), ops.ToFloat(), ops.Normalize(MEAN, STD)]
 )
 FILL_TIMEOUT_S = 120.0
+LOOK_S = 0.02
+"""Time between two looks at the queue: each wakes a thread, whose CPU is counted [s]."""
+
 CPUS = len(os.sched_getaffinity(0))
 
 
@@ -314,7 +317,7 @@ def fill(loader: Loader) -> None:
     while not _is_full(loader):
         if time.monotonic() > deadline:
             raise TimeoutError("the queue did not fill; is the machine overloaded?")
-        time.sleep(0.005)
+        time.sleep(LOOK_S)
 
 
 def _is_full(loader: Loader) -> bool:

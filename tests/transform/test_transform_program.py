@@ -6,6 +6,7 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from importlib.resources import files
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,19 +144,20 @@ def test_arrays_that_come_out_are_contiguous_and_the_callers_own() -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.integers(1, 5), st.booleans(), st.booleans())
+@given(st.integers(1, 5), st.booleans(), st.booleans(), st.booleans())
 def test_the_elementwise_tail_gives_the_same_bytes_on_a_stack(
-    count: int, preallocated: bool, cut_inside: bool
+    count: int, preallocated: bool, cut_inside: bool, apart: bool
 ) -> None:
     program = Program(EVERYTHING)
     for kind in ("image", "video"):
         start = program.tail_of(["image", "video", "text"]) + cut_inside
         keys = [SampleKey(1, 0, sample) for sample in range(count)]
         halves = [program.run(RECORDS[kind], key, stop=start) for key in keys]
-        stack = np.stack([half[kind] for half in halves])  # type: ignore[misc]
+        arrays: Any = [half[kind] for half in halves]
+        stack = {kind: arrays if apart else np.stack(arrays), "x": [*np.arange(count)]}
         wholes = [program.run(RECORDS[kind], key, stop=program.sample_ops)[kind] for key in keys]
         out = {kind: np.empty((count, *wholes[0].shape), np.float32)} if preallocated else None  # type: ignore[union-attr]
-        done = program.run_stacked({kind: stack, "x": np.arange(count)}, start=start, out=out)
+        done = program.run_stacked(stack, start=start, out=out)
         assert done[kind].tobytes() == np.stack(wholes).tobytes()  # type: ignore[arg-type]
         assert done["x"].tolist() == list(range(count))
         assert out is None or done[kind] is out[kind]

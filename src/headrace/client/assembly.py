@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from headrace.client.batch import Batch, Replaced
-from headrace.client.columns import Part, merge, part_of, same_form
+from headrace.client.columns import Part, merge, part_of
 from headrace.client.tail import Tail
 from headrace.core.draws import SampleKey
 from headrace.core.numbered import is_numbered
 from headrace.core.record import AnyArray, Record
 from headrace.transform.op import Memory
+from headrace.transform.program import Stack
 from headrace.wire.frames import FieldHeader, FrameHeader, value_of
 
 Visit = tuple[int, int]
@@ -31,8 +32,9 @@ _SCALARS = frozenset({"bytes", "text", "int", "float"})
 class Group:
     """The rows of one media kind.
 
-    A field's arrays lie in one block as long as they have the form of the first of them;
-    everything else is kept row by row, fields with numbers also: few rows may have many.
+    A field's arrays come into one block as long as they have the form of the first of them, and
+    what was made here stays where it is; everything else is kept row by row, fields with numbers
+    also: few rows may have many.
     """
 
     def __init__(self, rows: Sequence[int], memory: Memory) -> None:
@@ -40,8 +42,12 @@ class Group:
         self._slots = {row: slot for slot, row in enumerate(rows)}
         self._memory = memory
         self._blocks: dict[str, _Block] = {}
-        self._stacked: dict[int, tuple[str, ...]] = {}
-        """Row → its fields that lie in their block."""
+        self._forms: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        self._alike: dict[int, dict[str, AnyArray]] = {}
+        """Row → its arrays that have the form of the field's others, in the block or by itself."""
+
+        self._in_block: set[tuple[str, int]] = set()
+        """Fields of rows that lie in the block."""
 
         self._loose: dict[int, Record] = {}
         """Row → its other fields. A row that is settled is in both."""
@@ -50,88 +56,90 @@ class Group:
         """Return the memory that a frame's field is read into: in the block where it fits."""
         if field.dtype in _SCALARS or not field.nbytes or is_numbered(field.name):
             return memoryview(bytearray(field.nbytes))
-        block = self._blocks.get(field.name)
-        if block is None:
-            block = self._add_block(field.name, field.shape, np.dtype(field.dtype))
-        if not block.fits(field):
+        block = self._blocks.get(field.name) or self._add_block(field)
+        if block is None or not block.fits(field):
             return memoryview(bytearray(field.nbytes))
         return block.octets(self._slots[row])
 
     def take_frame(self, row: int, header: FrameHeader, buffers: Sequence[memoryview]) -> None:
         """Settle a row with a frame that lies in the memory of ``place_for``."""
-        stacked, loose = [], {}
+        alike, loose = {}, {}
         for field, data in zip(header.fields, buffers, strict=True):
             block = self._blocks.get(field.name)
             if block is not None and block.fits(field):
-                stacked.append(field.name)
+                alike[field.name] = block.array[self._slots[row], ...]
+                self._in_block.add((field.name, row))
             else:
                 loose[field.name] = value_of(field, data)
-        self._stacked[row], self._loose[row] = tuple(stacked), loose
+        self._alike[row], self._loose[row] = alike, loose
 
     def put(self, row: int, record: Record) -> None:
-        """Settle a row; arrays are moved into their block where they fit."""
-        stacked, loose = [], dict(record)
+        """Settle a row. Its arrays stay where they are: the batch's last ops read them there."""
+        alike, loose = {}, {}
         for name, value in record.items():
-            if (
-                isinstance(value, np.ndarray)
-                and not is_numbered(name)
-                and self._moved(row, name, value)
-            ):
-                stacked.append(name)
-                del loose[name]
-        self._stacked[row], self._loose[row] = tuple(stacked), loose
+            if isinstance(value, np.ndarray) and self._is_alike(name, value):
+                alike[name] = value
+            else:
+                loose[name] = value
+        self._alike[row], self._loose[row] = alike, loose
 
     def record(self, row: int) -> Record:
         """Return the fields of a settled row; arrays may be views of blocks."""
-        slot = self._slots[row]
-        stacked = {name: self._blocks[name].array[slot, ...] for name in self._stacked[row]}
-        return {**self._loose[row], **stacked}
+        return {**self._loose[row], **self._alike[row]}
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the blocks."""
-        return sum(block.array.nbytes for block in self._blocks.values())
+        """Bytes of the blocks, and of the arrays that lie elsewhere."""
+        blocks = sum(block.array.nbytes for block in self._blocks.values())
+        return blocks + sum(
+            value.nbytes
+            for row, alike in self._alike.items()
+            for name, value in alike.items()
+            if (name, row) not in self._in_block
+        )
 
     def finish(self, tail: Tail, keys: Sequence[SampleKey], start: int) -> Part | None:
         """Run the ops from ``start`` on and return the columns; None when no row is left."""
         rows = [row for row in self.rows if row in self._loose]
         if not rows:
             return None
-        blocks = self._whole_blocks(rows)
-        fields = {name for row in rows for name in (*self._loose[row], *self._stacked[row])}
-        if blocks is None or not tail.stacks(fields, blocks, start):
+        stacks = self._stacks(rows)
+        fields = {name for row in rows for name in (*self._loose[row], *self._alike[row])}
+        if stacks is None or not tail.stacks(fields, stacks, start):
             done = [tail.run(self.record(row), keys[row], start) for row in rows]
             return part_of(rows, done)
         part = part_of(rows, [self._loose[row] for row in rows])
-        columns = {**part.columns, **tail.run_stacked(blocks, start)}
+        columns = {**part.columns, **tail.run_stacked(stacks, start)}
         return Part(part.rows, columns, part.absent)
 
-    def _add_block(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Block:
-        block = _Block(self._memory((len(self.rows), *shape), dtype))
-        self._blocks[name] = block
+    def _add_block(self, field: FieldHeader) -> _Block | None:
+        """Make the block of a field; None where its rows have another form."""
+        form = (np.dtype(field.dtype), field.shape)
+        if self._forms.setdefault(field.name, form) != form:
+            return None
+        block = _Block(self._memory((len(self.rows), *field.shape), form[0]))
+        self._blocks[field.name] = block
         return block
 
-    def _moved(self, row: int, name: str, value: AnyArray) -> bool:
-        block = self._blocks.get(name) or self._add_block(name, value.shape, value.dtype)
-        slot = self._slots[row]
-        if not same_form(value, block.array[slot, ...]):
-            return False
-        block.array[slot] = value
-        return True
+    def _is_alike(self, name: str, value: AnyArray) -> bool:
+        form = (value.dtype, value.shape)
+        return not is_numbered(name) and self._forms.setdefault(name, form) == form
 
-    def _whole_blocks(self, rows: Sequence[int]) -> dict[str, AnyArray] | None:
-        """Return the blocks cut to the settled rows; None where some row's array is elsewhere."""
-        names = self._stacked[rows[0]]
-        if any(self._stacked[row] != names for row in rows):
+    def _stacks(self, rows: Sequence[int]) -> dict[str, Stack] | None:
+        """Return each field's arrays, in the order of rows; None where some differ in form."""
+        names = self._alike[rows[0]].keys()
+        if any(self._alike[row].keys() != names for row in rows):
             return None
         if any(
             isinstance(value, np.ndarray) for row in rows for value in self._loose[row].values()
         ):
             return None
-        if len(rows) == len(self.rows):
-            return {name: self._blocks[name].array for name in names}
-        slots = [self._slots[row] for row in rows]
-        return {name: self._blocks[name].array[slots] for name in names}
+        return {name: self._stack(name, rows) for name in names}
+
+    def _stack(self, name: str, rows: Sequence[int]) -> Stack:
+        if len(rows) == len(self.rows) and all((name, row) in self._in_block for row in rows):
+            return self._blocks[name].array
+        return [self._alike[row][name] for row in rows]
 
 
 class _Block:

@@ -10,10 +10,10 @@ import numpy as np
 from headrace.core.draws import SampleKey
 from headrace.core.record import AnyArray, Record
 from headrace.transform.op import Column, Memory, Rows
-from headrace.transform.program import Program
+from headrace.transform.program import Program, Stack
 
 _Form: TypeAlias = "tuple[np.dtype[np.generic], tuple[int, ...]]"
-_Stack: TypeAlias = "tuple[str, int, np.dtype[np.generic], tuple[int, ...]]"
+_Given: TypeAlias = "tuple[str, int, np.dtype[np.generic], tuple[int, ...]]"
 
 
 class Tail:
@@ -22,18 +22,18 @@ class Tail:
     def __init__(self, program: Program, memory: Memory) -> None:
         self.memory = memory
         self._program = program
-        self._forms: dict[_Stack, _Form | None] = {}
+        self._forms: dict[_Given, _Form | None] = {}
 
-    def stacks(self, fields: set[str], blocks: Mapping[str, AnyArray], start: int) -> bool:
-        """Tell whether the ops from ``start`` on may run over blocks instead of single samples.
+    def stacks(self, fields: set[str], stacks: Mapping[str, Stack], start: int) -> bool:
+        """Tell whether the ops from ``start`` on may run over stacks instead of single samples.
 
         Args:
             fields: All fields of the samples.
-            blocks: Those that are stacked.
+            stacks: Those whose arrays have one form.
             start: First op to run.
         """
         ops = self._program.ops[start : self._program.sample_ops]
-        single = fields - {*blocks}
+        single = fields - {*stacks}
         return start >= self._program.tail_of(fields) and not any(
             op.acts_on(field) for op in ops for field in single
         )
@@ -42,14 +42,14 @@ class Tail:
         """Run the remaining ops on one sample."""
         return self._program.run(record, key, start=start, stop=self._program.sample_ops)
 
-    def run_stacked(self, blocks: Mapping[str, AnyArray], start: int) -> dict[str, AnyArray]:
-        """Run the remaining ops on stacked samples ``[n, ...]``."""
+    def run_stacked(self, stacks: Mapping[str, Stack], start: int) -> dict[str, AnyArray]:
+        """Run the remaining ops on the samples' arrays; return them in one array for each field."""
         out = {
             name: place
-            for name, block in blocks.items()
-            if (place := self._place(name, block, start)) is not None
+            for name, stack in stacks.items()
+            if (place := self._place(name, stack, start)) is not None
         }
-        return self._program.run_stacked(blocks, start=start, out=out)
+        return self._program.run_stacked(stacks, start=start, out=out)
 
     def run_batch(
         self, columns: Mapping[str, Column], rows: Mapping[str, Rows]
@@ -57,15 +57,19 @@ class Tail:
         """Run the ops that join samples; ``rows`` are those of columns that not all rows have."""
         return self._program.run_batch(dict(columns), rows, self.memory)
 
-    def _place(self, name: str, block: AnyArray, start: int) -> AnyArray | None:
-        """Return memory for a field's result; None where no op changes the field."""
-        if not len(block):
+    def _place(self, name: str, stack: Stack, start: int) -> AnyArray | None:
+        """Return memory for a field's result; None where that is the stack as it is."""
+        if not len(stack):
             return None
-        stack = (name, start, block.dtype, block.shape[1:])
-        if stack not in self._forms:
-            self._forms[stack] = self._form(name, block[:1], start)
-        form = self._forms[stack]
-        return None if form is None else self.memory((len(block), *form[1]), form[0])
+        first = stack[0]
+        given = (name, start, first.dtype, first.shape)
+        if given not in self._forms:
+            self._forms[given] = self._form(name, first[np.newaxis], start)
+        form = self._forms[given]
+        if form is None and isinstance(stack, np.ndarray):
+            return None
+        dtype, shape = form or (first.dtype, first.shape)
+        return self.memory((len(stack), *shape), dtype)
 
     def _form(self, name: str, first: AnyArray, start: int) -> _Form | None:
         """Learn the form of a field's result by making one."""

@@ -35,6 +35,9 @@ from headrace.transform.pipeline import Pipeline
 
 _Carried: TypeAlias = "Value | Pictures"
 
+Stack: TypeAlias = "AnyArray | list[AnyArray]"
+"""Arrays of one form: in one ``[N, ...]``, or each by itself."""
+
 
 class Program:
     """Runs a pipeline. Immutable and thread-safe after construction."""
@@ -96,7 +99,7 @@ class Program:
 
     def run_stacked(
         self,
-        fields: Mapping[str, AnyArray],
+        fields: Mapping[str, Stack],
         *,
         start: int,
         out: Mapping[str, AnyArray] | None = None,
@@ -107,7 +110,8 @@ class Program:
         sample stays in the CPU's cache over all ops.
 
         Args:
-            fields: Arrays as they are before op ``start``, samples along the first axis.
+            fields: Arrays as they are before op ``start``, samples along the first axis or in
+                lists.
             start: At or behind ``tail_of(fields)``.
             out: Arrays for the results, where the caller has them (pinned memory).
 
@@ -184,10 +188,10 @@ class Program:
         assert isinstance(framing, Framing)
         return Frame(framing, _draws(key, place, field))
 
-    def _stacked(self, name: str, array: AnyArray, start: int, out: AnyArray | None) -> AnyArray:
+    def _stacked(self, name: str, array: Stack, start: int, out: AnyArray | None) -> AnyArray:
         ops = [op for op in self._tail_ops(start) if op.acts_on(name)]
         if not ops or not len(array):
-            return array
+            return array if isinstance(array, np.ndarray) else np.stack(array, out=out)
         results = out
         for number, sample in enumerate(array):
             first = _chain(ops, sample, None if results is None else results[number])
