@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.memory import SMALL_BYTES, BlockPool, _rounded, memory_for_batches, plain
+from headrace.client.memory import (
+    SMALL_BYTES,
+    BlockPool,
+    _rounded,
+    give_back,
+    memory_for_batches,
+    plain,
+)
 
 SHAPE = (8, 100, 100)
 
@@ -88,3 +97,18 @@ def test_memory_of_another_allocator_goes_back_to_it_at_once() -> None:
 def test_a_kept_size_wastes_at_most_an_eighth(nbytes: int) -> None:
     assert nbytes <= _rounded(nbytes) <= nbytes * 9 / 8
     assert _rounded(_rounded(nbytes)) == _rounded(nbytes)
+
+
+def test_what_is_free_is_given_back_to_the_system() -> None:
+    pieces = [bytes(SMALL_BYTES) for _ in range(1000)]
+    above = bytes(SMALL_BYTES)  # the end of the heap stays in use, so that it cannot shrink
+    del pieces
+    held = resident_bytes()
+    give_back()
+    assert resident_bytes() < held - 500 * SMALL_BYTES
+    assert len(above) == SMALL_BYTES
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

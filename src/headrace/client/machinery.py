@@ -19,7 +19,7 @@ from headrace.client.headstart import HeadStart, HeadStartStatistics, Outlook, h
 from headrace.client.held import Held
 from headrace.client.limiter import DirectLimiter
 from headrace.client.maker import Maker
-from headrace.client.memory import memory_for_batches
+from headrace.client.memory import give_back, memory_for_batches
 from headrace.client.pace import Pace, Patience
 from headrace.client.prefetch import Prefetcher, PrefetchLimits, PrefetchStatistics
 from headrace.client.remote import RawFetch
@@ -212,6 +212,7 @@ class Machinery:
             self._stop()
         finally:
             self._job.close()
+            give_back()
 
     def _stop(self) -> None:
         if self._prefetcher is not None:
