@@ -123,7 +123,7 @@ def test_nothing_is_left_of_a_fast_tier_whose_agent_was_killed(
 def test_an_agent_whose_disk_has_no_room_serves_without_a_fast_tier(
     dataset: Path, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    options = cached(tmp_path, "4000000TB")
+    options = cached(tmp_path, "1000TB")
     with (
         (tmp_path / "words").open("wb") as words,
         LocalAgent([dataset], options=options, stderr=words) as agent,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import register_after_fork
 
 from headrace.client.torch.mapstyle.recipe import Plan, Recipe
@@ -110,10 +111,14 @@ class WorkerProcess:
         if self._connection not in ready:
             return self._bury(None) if ready else None
         try:
-            answer: Answered = self._connection.recv()
+            data = self._connection.recv_bytes()
         except (EOFError, OSError) as error:
             return self._bury(error)
+        try:
+            answer: Answered = ForkingPickler.loads(data)
         except Exception as error:  # noqa: BLE001 - unpickling runs the code of the batch's classes
+            if isinstance(error, (EOFError, OSError)) and self._ends():
+                return self._bury(error)  # tensors are fetched from it meanwhile
             return Unreadable(error)
         return answer
 
@@ -133,6 +138,12 @@ class WorkerProcess:
         if self._process is not None:
             self._process.join(max(deadline - time.monotonic(), 0.0))
             _end(self._process)
+
+    def _ends(self) -> bool:
+        """Return whether the process has ended, or does in a moment."""
+        assert self._process is not None
+        self._process.join(LEAVE_S)
+        return not self._process.is_alive()
 
     def _bury(self, trouble: Exception | None) -> Death:
         """Say over what the process died, and start another one in its place.
