@@ -74,12 +74,17 @@ def test_parts_are_foreseen_and_lie_ready(job: Job) -> None:
     job.spec = msgspec.structs.replace(job.spec, run="another")
     job.path = f"/v1/jobs/{job.spec.id}"
     job.register(cuts=CUTS)
-    eventually(lambda: job.statistics()["prepared"] >= 30)  # type: ignore[operator]
+    eventually(lambda: lies_ready(job))
     sample = clip_of(job)
     job.send(*[sample] * PARTS, parts=parts_of(PARTS))
     answer = job.connection.receive()
     headers = [read_frame(answer, fresh_memory)[0] for _ in range(PARTS)]
     assert any(header.ready for header in headers)
+
+
+def lies_ready(job: Job) -> bool:
+    found = job.statistics()
+    return found["prepared"] >= 30 and found["running"] == 0  # type: ignore[operator]
 
 
 def test_a_part_that_takes_its_worker_down_leaves_the_others_alone(

@@ -90,9 +90,9 @@ def test_killing_the_owner_leaves_no_process_and_no_file(hadoop: None) -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
         directory = Path(owner.stdout.readline().decode().strip())
-        names = {one.name for one in marked(directory)}
+        both = {"namenode-1", "datanode-1"}
+        assert eventually(lambda: {one.name for one in marked(directory)} == both, within_s=10)
         owner.send_signal(signal.SIGKILL)
-    assert names == {"namenode-1", "datanode-1"}
     assert eventually(lambda: not marked(directory), within_s=10)
     assert eventually(lambda: not directory.exists(), within_s=10)
 
