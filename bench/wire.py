@@ -40,6 +40,7 @@ from headrace.client.batch import Batch
 from headrace.report.blocks import Table
 
 SIDE = 224
+NOISE_SIDE = 384
 PREPARE_TIMEOUT_S = 120.0
 _PREPARE_ALL = ("--workers", "2", "--lead-seconds", "3600", "--cpu-threshold", "1")
 """Options of the agent: neither a slow repeat nor other processes keep it from preparing."""
@@ -208,10 +209,11 @@ def _wait_until(true: Callable[[], bool]) -> None:
 
 
 def _write_pictures(root: Path, count: int) -> None:
+    """Write pictures of noise that are larger than their crops: the cut stays behind the crop."""
     rng = np.random.default_rng(0)
     for number in range(count):
-        coarse = rng.integers(0, 256, (14, 14, 3), dtype=np.uint8)
-        Image.fromarray(coarse).resize((SIDE, SIDE)).save(root / f"{number:04}.jpg")
+        noise = rng.integers(0, 256, (NOISE_SIDE, NOISE_SIDE, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(root / f"{number:04}.jpg", quality=95)
 
 
 def _write_texts(root: Path, count: int) -> None:
