@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -178,8 +178,10 @@ class _Sender:
     async def _send_with_length(self, frames: list[Outgoing], send: Send) -> None:
         end = b"".join(_end())
         await send(_start(sum(frame.nbytes for frame in frames) + len(end)))
-        for group in _grouped(frames):
-            await self._send_group(group, send)
+        for frame in frames:
+            self._frames.put_nowait(frame)
+        while not self._frames.empty():
+            await self._send_group(self._take_group(self._frames.get_nowait()), send)
         await send(_body(end, more=False))
 
     def _take_group(self, first: Outgoing) -> list[Outgoing]:
@@ -343,20 +345,6 @@ class _Sender:
 
     def _waited_s(self) -> float:
         return self._engine.clock.now() - self._request.asked_at
-
-
-def _grouped(frames: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Yield frames in the groups in which they are sent."""
-    group: list[Outgoing] = []
-    nbytes = 0
-    for frame in frames:
-        group.append(frame)
-        nbytes += frame.nbytes
-        if nbytes >= GROUP_BYTES:
-            yield group
-            group, nbytes = [], 0
-    if group:
-        yield group
 
 
 def _missing(visit: Visit, code: str, reason: str) -> Outgoing:
