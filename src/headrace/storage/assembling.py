@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 
 from headrace.storage.paths import folder_of_parts
+from headrace.storage.unnamed import UnnamedFile
 
 _NOT_SHARED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """Where ``copy_file_range`` does not work, ``sendfile`` does."""
@@ -69,21 +69,16 @@ def _newest(parts: Sequence[str]) -> int:
 
 
 def _copy(parts: Sequence[str], joined: str) -> None:
-    aside = f"{joined}.{secrets.token_hex(4)}.part"
+    file = UnnamedFile(joined)
     try:
-        target = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            for part in parts:
-                _append(part, target)
-            os.utime(target, ns=(_newest(parts),) * 2)
-            os.fsync(target)
-        finally:
-            os.close(target)
-        os.replace(aside, joined)
+        for part in parts:
+            _append(part, file.handle)
+        os.utime(file.handle, ns=(_newest(parts),) * 2)
+        os.fsync(file.handle)
+        file.publish()
         sync_folder(os.path.dirname(joined))
-    except BaseException:
-        _remove_if_there(aside)
-        raise
+    finally:
+        file.discard()
 
 
 def _append(part: str, target: int) -> None:

@@ -7,16 +7,15 @@ is ever read, and nothing is silently left out. So is a folder that is closed to
 A link that leads back to a directory above itself is not descended into.
 """
 # Plain os calls: this is the path of every read, and building a Path costs as much as the read.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH113, PTH115, PTH116, PTH118, PTH120
+# ruff: noqa: PTH103, PTH105, PTH108, PTH113, PTH115, PTH116, PTH120
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -35,6 +34,7 @@ from headrace.storage.assembling import join, sync_folder
 from headrace.storage.neighbours import did_you_mean, is_pattern
 from headrace.storage.paths import require_below
 from headrace.storage.port import CLOSED_FOLDER, ByteRange, FileInfo
+from headrace.storage.unnamed import UnnamedFile
 from headrace.storage.writing import AbortingWriter, ended, flat
 
 NOWHERE = "link"
@@ -322,48 +322,47 @@ def _pread(handle: int, wanted: ByteRange, path: str) -> bytes:
 
 
 class LocalWriter(AbortingWriter):
-    """Writes aside, syncs, then renames over what was there."""
+    """Writes without a name where that can be, syncs, then takes the name of what was there."""
 
     def __init__(self, path: str, real: str) -> None:
         self._path, self._real = path, real
-        self._folder, name = os.path.split(real)
-        self._aside = os.path.join(self._folder, f".{name}.{secrets.token_hex(4)}.part")
-        self._handle = -1
+        self._folder = os.path.dirname(real)
+        self._file: UnnamedFile | None = None
         with _translated("write", real):
             os.makedirs(self._folder, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            self._handle = os.open(self._aside, flags, 0o666)
+            self._file = UnnamedFile(real)
 
     def write(self, data: Buffer) -> None:
         """Append bytes."""
         view = flat(data)
-        with self._writing():
+        with self._writing() as file:
             while view:
-                view = view[os.write(self._handle, view) :]
+                view = view[os.write(file.handle, view) :]
 
     def commit(self) -> FileInfo:
-        """Sync the file, rename it and sync its folder."""
+        """Sync the file, name it and sync its folder."""
         try:
-            with self._writing():
-                os.fsync(self._handle)
-                status = os.fstat(self._handle)
-                os.replace(self._aside, self._real)
+            with self._writing() as file:
+                os.fsync(file.handle)
+                status = os.fstat(file.handle)
+                file.publish()
                 sync_folder(self._folder)
         finally:
             self.abort()
         return _describe(self._path, status)
 
     def abort(self) -> None:
-        """Remove what was written aside."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-            _remove_if_there(self._aside)
+        """Drop what was not committed."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.discard()
 
-    def _writing(self) -> AbstractContextManager[None]:
-        if self._handle < 0:
+    @contextmanager
+    def _writing(self) -> Iterator[UnnamedFile]:
+        if self._file is None:
             raise ended(self._real)
-        return _translated("write", self._real)
+        with _translated("write", self._real):
+            yield self._file
 
 
 def _raise_unless_gone(_call: object, _path: str, failure: tuple[Any, Any, Any]) -> None:

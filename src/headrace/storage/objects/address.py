@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+from urllib.parse import quote
 
 from headrace.core.errors import CallerError
 from headrace.storage.address import StoreAddress
@@ -46,6 +47,15 @@ class ObjectsAddress:
     def key(self, path: str) -> str:
         """Return the key of a path below the root; of the empty path, the root itself."""
         return f"{self.root}/{path}" if self.root and path else self.root or path
+
+    def url_of(self, path: str) -> str:
+        """Return the URL of a path below the root."""
+        return self.url_of_key(self.key(path))
+
+    def url_of_key(self, key: str) -> str:
+        """Return the URL of a key of the bucket, at or above the root as well."""
+        bucket = self.url.removesuffix(quote(self.root)).removesuffix("/")
+        return f"{bucket}/{quote(key)}" if key else bucket
 
     def path(self, key: str) -> str:
         """Return the path below the root of a key that lies there."""

@@ -89,17 +89,18 @@ class Listing:
             return next(obstore.list(store, folder or None, offset=first, chunk_size=PAGE), ())
 
         try:
-            page = self._asking.ask(f"list {start}", beside)
+            page = self._asking.ask(f"list {self._address.url_of_key(folder)}", beside)
         except HeadraceError:  # the hint is not worth another error
             page = ()
         names = {meta["path"][len(start) :].partition("/")[0] for meta in page} - {name}
         close = get_close_matches(name, names, n=1, cutoff=0.6)
-        return f"; did you mean {start}{close[0]}?" if close else "; check the spelling"
+        if not close:
+            return "; check the spelling"
+        return f"; did you mean {self._address.url_of_key(start + close[0])}?"
 
     def _named(self, folder: str) -> tuple[str | None, str]:
         """Return a folder's key as obstore takes it, and what to call listing it."""
-        key = self._address.key(folder)
-        return key or None, f"list {key or self._address.bucket}"
+        return self._address.key(folder) or None, f"list {self._address.url_of(folder)}"
 
     def _whole(self, folder: str) -> list[FileInfo]:
         """Return all files below a folder; a listing that breaks off is begun anew."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import StorageError
 from headrace.storage.calls import calls_for
+from headrace.storage.objects.address import ObjectsAddress
 from headrace.storage.objects.asking import Asking, Objects, OutOfRangeError, StoreAwayError
 from headrace.storage.objects.config import ObjectsConfig
 from headrace.storage.objects.known import Known
@@ -38,28 +39,28 @@ class Reading:
     """Reads objects of one store. Thread-safe."""
 
     def __init__(
-        self, asking: Asking, known: Known, config: ObjectsConfig, *, key: Callable[[str], str]
+        self, address: ObjectsAddress, asking: Asking, known: Known, config: ObjectsConfig
     ) -> None:
         """Read through a store's requests.
 
         Args:
+            address: The bucket, and the folder in it that is the root.
             asking: Where they are made.
             known: Told of what answers say.
             config: How much at once.
-            key: Tells a path's key.
         """
+        self._address = address
         self._asking = asking
         self._known = known
         self._config = config
-        self._key = key
 
     def stat(self, path: str) -> FileInfo:
         """Describe an object as the store does now.
 
         Raises: as ``Asking.ask``.
         """
-        key = self._key(path)
-        info = file_info(self._asking.ask(f"stat {key}", lambda store: store.head(key)), path)
+        key, tried = self._address.key(path), f"stat {self._address.url_of(path)}"
+        info = file_info(self._asking.ask(tried, lambda store: store.head(key)), path)
         self._known.note(info)
         return info
 
@@ -93,8 +94,8 @@ class Reading:
                     self._known.note(piece.info)
                 return [piece.data for piece in pieces]
         raise StorageError(
-            f"cannot read {self._key(path)}: it was replaced {ATTEMPTS} times while it was read; "
-            "give what is written anew another name"
+            f"cannot read {self._address.url_of(path)}: it was replaced {ATTEMPTS} times while it "
+            "was read; give what is written anew another name"
         )
 
     def _fetch(self, path: str, parts: Sequence[ByteRange]) -> Sequence[_Piece]:
@@ -130,8 +131,8 @@ class Reading:
             part: What is asked for; not empty.
             is_least: The object must reach so far.
         """
-        key, end = self._key(path), part.offset + part.length
-        tried = f"read {key}"
+        key, url = self._address.key(path), self._address.url_of(path)
+        tried, end = f"read {url}", part.offset + part.length
 
         def get(store: Objects) -> _Piece:
             answer = store.get(key, options={"range": (part.offset, end)})
@@ -149,9 +150,9 @@ class Reading:
         except OutOfRangeError:
             if not is_least:
                 raise
-            raise StorageError(_too_short(key, self.stat(path).size, end)) from None
+            raise StorageError(_too_short(url, self.stat(path).size, end)) from None
         if is_least and piece.info.size < end:
-            raise StorageError(_too_short(key, piece.info.size, end))
+            raise StorageError(_too_short(url, piece.info.size, end))
         return piece
 
 
@@ -170,8 +171,8 @@ def _joined(pieces: Sequence[bytes]) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _too_short(key: str, size: int, end: int) -> str:
+def _too_short(url: str, size: int, end: int) -> str:
     return (
-        f"{key} ends at byte {size}, but bytes up to {end} were asked for; it was replaced: "
+        f"{url} ends at byte {size}, but bytes up to {end} were asked for; it was replaced: "
         "restore it, or index again"
     )

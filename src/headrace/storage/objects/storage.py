@@ -59,7 +59,7 @@ class ObjectStorage:
         self._config = config
         self._asking = Asking(self._address, config)
         self._known = Known(config.revalidate_s)
-        self._reading = Reading(self._asking, self._known, config, key=self._key)
+        self._reading = Reading(self._address, self._asking, self._known, config)
         self._listing = Listing(self._address, self._asking, stat=self._reading.stat)
         self._require_folder()
 
@@ -120,7 +120,7 @@ class ObjectStorage:
             )
 
         with self._changing(path):
-            self._asking.tell(f"write {key}", put)
+            self._asking.tell(f"write {self._address.url_of(path)}", put)
         return self._reading.stat(path)
 
     def create(self, path: str) -> ObjectWriter:
@@ -130,7 +130,13 @@ class ObjectStorage:
             self._known.forget(path)
             return self._reading.stat(path)
 
-        return ObjectWriter(self._key(path), self._asking, self._config, stat=stat)
+        return ObjectWriter(
+            self._key(path),
+            self._address.url_of(path),
+            asking=self._asking,
+            config=self._config,
+            stat=stat,
+        )
 
     def rename(self, source: str, target: str) -> None:
         """Copy a file inside the store, which replaces ``target`` at once, then delete it.
@@ -146,17 +152,20 @@ class ObjectStorage:
             if info.size > COPY_BYTES:
                 self._copy_through_here(info, target)
             else:
-                self._asking.tell(f"rename {old} to {new}", lambda store: store.copy(old, new))
-            self._remove([old])
+                tried = f"rename {self._address.url_of(source)} to {self._address.url_of(target)}"
+                self._asking.tell(tried, lambda store: store.copy(old, new))
+            self._remove([source])
 
     def delete(self, path: str) -> None:
         """Remove one file; a file that is already gone is not an error."""
-        key = self._key(path)
+        self._key(path)
         with self._changing(path):
             if self._is_file(path):
-                self._remove([key])
+                self._remove([path])
             elif self._listing.is_folder(path):
-                raise NotFoundError(f"cannot delete {key}: it is a folder; name a file")
+                raise NotFoundError(
+                    f"cannot delete {self._address.url_of(path)}: it is a folder; name a file"
+                )
 
     def delete_folder(self, path: str) -> None:
         """Remove a folder with all that is below it; one that is already gone is not an error.
@@ -170,9 +179,11 @@ class ObjectStorage:
         found = self._listing.below(folder)
         while some := [info.path for info in islice(found, DELETED_AT_ONCE)]:
             with self._changing(*some):
-                self._remove([self._key(path) for path in some])
+                self._remove(some)
         if self._is_file(folder):
-            raise NotFoundError(f"cannot delete {self._key(path)}: it is a file; name a folder")
+            raise NotFoundError(
+                f"cannot delete {self._address.url_of(path)}: it is a file; name a folder"
+            )
 
     def close(self) -> None:
         """Drop what is known."""
@@ -206,8 +217,10 @@ class ObjectStorage:
             return False
         return True
 
-    def _remove(self, keys: Sequence[str]) -> None:
-        tried = f"delete {keys[0]}" if len(keys) == 1 else f"delete {len(keys)} objects"
+    def _remove(self, paths: Sequence[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        tried = f"delete {self._address.url_of(paths[0])}{more}"
         with suppress(NotFoundError):  # some stores tell, some do not
             self._asking.tell(tried, lambda store: obstore.delete(store, keys))
 
@@ -218,8 +231,8 @@ class ObjectStorage:
                 writer.write(self._reading.read_ranges(info.path, [ByteRange(start, length)])[0])
             if self._reading.stat(info.path) != info:
                 raise StorageError(
-                    f"cannot rename {self._key(info.path)}: it was replaced while it was copied; "
-                    "rename it again"
+                    f"cannot rename {self._address.url_of(info.path)}: it was replaced while it "
+                    "was copied; rename it again"
                 )
             writer.commit()
 

@@ -27,18 +27,25 @@ class ObjectWriter(AbortingWriter):
     """
 
     def __init__(
-        self, key: str, asking: Asking, config: ObjectsConfig, *, stat: Callable[[], FileInfo]
+        self,
+        key: str,
+        url: str,
+        *,
+        asking: Asking,
+        config: ObjectsConfig,
+        stat: Callable[[], FileInfo],
     ) -> None:
         """Begin an object; nothing is sent before a part is full.
 
         Args:
             key: Where.
+            url: The same, for messages.
             asking: Where requests are made.
             config: How large parts are, and how many are sent at once.
             stat: Describes the object once it is there.
         """
-        self._tried = f"write {key}"
-        self._key = key
+        self._tried = f"write {url}"
+        self._url = url
         self._asking = asking
         self._stat = stat
         self._upload: WritableFile | None = asking.tell(
@@ -72,7 +79,7 @@ class ObjectWriter(AbortingWriter):
     def _do(self, step: Callable[[WritableFile], object]) -> None:
         upload = self._upload
         if upload is None:
-            raise ended(self._key)
+            raise ended(self._url)
         try:
             self._asking.tell(self._tried, lambda _: step(upload))
         except BaseException:
