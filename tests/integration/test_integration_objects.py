@@ -215,7 +215,7 @@ def test_a_sample_costs_one_request_and_a_run_of_a_shard_as_well(proxy: Faulty, 
 
 
 def test_a_dataset_that_was_mistyped_is_told(s3: Seaweed, in_s3: str) -> None:
-    with pytest.raises(NotFoundError, match=r"did you mean mixed\?"):
+    with pytest.raises(NotFoundError, match=r"did you mean s3://\S+/mixed\?"):
         Loader(f"{in_s3}d", batch_size=1)
 
 
