@@ -214,7 +214,7 @@ def test_a_file_that_is_none_of_profiles_is_named_and_not_repeated(tmp_path: Pat
         ("non-2xx status code: 503 Busy: <Code>ServerBusy</Code>", Fault.BUSY, "throttles"),
         ("non-2xx status code: 429 Too Many Requests", Fault.BUSY, "throttles"),
         ("non-2xx status code: 403 Forbidden: ", Fault.CLOSED, "AZURE_STORAGE_ACCOUNT_KEY"),
-        ("Error performing token request: HTTP error", Fault.AWAY, "AZURE_STORAGE_ACCOUNT_KEY"),
+        ("Error performing token request: HTTP error", Fault.KEYLESS, "AZURE_STORAGE_ACCOUNT_KEY"),
         (
             "HTTP error: error sending request kind: TimedOut",
             Fault.AWAY,

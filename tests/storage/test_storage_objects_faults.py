@@ -212,6 +212,51 @@ def test_that_no_keys_are_set_is_told_with_the_variables(
 
 
 @pytest.mark.parametrize(
+    ("url", "endpoint", "more", "said"),
+    [
+        ("s3://data/a", "AWS_METADATA_ENDPOINT=http://{}", {}, "AWS_SKIP_SIGNATURE=true"),
+        (
+            "gs://data/a",
+            "GCE_METADATA_HOST={}",
+            {"GCE_METADATA_IP": "127.0.0.1:1"},
+            "GOOGLE_SKIP_SIGNATURE=true",
+        ),
+        (
+            "az://box/a",
+            "AZURE_MSI_ENDPOINT=http://{}/token",
+            {"AZURE_STORAGE_ACCOUNT_NAME": "me"},
+            "AZURE_SKIP_SIGNATURE=true",
+        ),
+    ],
+)
+def test_that_nobody_gives_keys_is_told_in_seconds(
+    monkeypatch: pytest.MonkeyPatch, url: str, endpoint: str, more: dict[str, str], said: str
+) -> None:
+    """Most hosts outside a cloud have nobody at the address at which instances ask for keys."""
+    monkeypatch.setattr(asking, "KEYS_SILENCE_S", 0.2)
+    monkeypatch.setattr(asking, "FIRST_CONTACT_S", 0.1)
+    none = dict.fromkeys(name for name in os.environ if name.startswith(("AWS", "GOOGLE", "AZURE")))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        variable, _, at = endpoint.partition("=")
+        named = {variable: at.format(f"127.0.0.1:{silent.getsockname()[1]}")}
+        begin = time.monotonic()
+        with (
+            as_client({**none, "HOME": "/nonexistent", **more, **named}),
+            pytest.raises(StorageError, match=f"no keys are set.* for a public .*{said}"),
+        ):
+            open_storage(url)
+    assert time.monotonic() - begin < 5
+
+
+def test_a_store_that_is_slow_at_first_is_not_taken_for_one_without_keys(
+    proxy: Faulty, storage: ObjectStorage, s3_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "KEYS_SILENCE_S", 0.2)
+    proxy.harms.append(Harm("GET", 1, before=lambda: time.sleep(0.5)))
+    assert ObjectStorage(s3_dir, SMALL).read("x", 0, 1) == CONTENT[:1]
+
+
+@pytest.mark.parametrize(
     ("status", "code", "said"),
     [
         (403, "RequestTimeTooSkewed", "the clock of this host is wrong"),

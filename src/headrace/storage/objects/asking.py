@@ -6,8 +6,9 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import obstore.exceptions
@@ -41,6 +42,10 @@ WRITE_RETRIES = 20
 FIRST_CONTACT_S = 2.0
 """So long a store is asked again that never answered: its address may be wrong [s]."""
 
+KEYS_SILENCE_S = 3.0
+"""Silence that ends the first request, and that for keys before it: where none are set, a role is
+looked for at an address of instances, which leads nowhere on most hosts [s]."""
+
 TOLD_AFTER = 4
 """Attempts that fail before a warning says that a store is waited for: 1.5 s or more."""
 
@@ -54,6 +59,10 @@ _WHOSE = {
 
 class StoreAwayError(StorageError):
     """The store does not answer, or asks for patience; it may be back soon."""
+
+
+class NoKeysError(StoreAwayError):
+    """Nobody gives keys to ask with."""
 
 
 class OutOfRangeError(StorageError):
@@ -86,6 +95,8 @@ class Asking:
         self._requests = self._repeated = 0
         settings: S3Config = s3_settings() if address.kind == "s3" else {}
         self._endpoint = settings.get("endpoint", _WHOSE[address.kind])
+        hasty = replace(config, silence_s=min(KEYS_SILENCE_S, config.silence_s))
+        self._first = _connect(address, hasty, settings, writes=False)
         self._reading = _connect(address, config, settings, writes=False)
         self._writing = _connect(address, config, settings, writes=True)
         self.lists_in_order = address.kind == "gs" or (
@@ -96,7 +107,8 @@ class Asking:
     def ask(self, tried: str, call: Callable[[Objects], T]) -> T:
         """Return the answer to a question, asked again for a while if the store fails.
 
-        A store that never answered is given up after ``FIRST_CONTACT_S``.
+        A store that never answered is given up after ``FIRST_CONTACT_S``. It may be a slow one,
+        once it is known that keys are not what is waited for.
 
         Raises:
             NotFoundError: there is no such object or bucket.
@@ -107,15 +119,18 @@ class Asking:
         """
         begin = time.monotonic()
         backoff = Backoff(first_s=FIRST_PAUSE_S, longest_s=LONGEST_PAUSE_S)
+        store = self._reading if self._answered else self._first
         while True:
             try:
-                return self._once(tried, lambda: call(self._reading))
+                return self._once(tried, partial(call, store))
             except StoreAwayError as error:
+                if store is self._first and not isinstance(error, NoKeysError):
+                    store, begin = self._reading, time.monotonic()
                 pause_s = backoff.failed()
                 patience_s = self._config.outage_s if self._answered else FIRST_CONTACT_S
                 if time.monotonic() + pause_s > begin + patience_s:
                     raise
-                self._note_outage(backoff.failures, error)
+                self._note_outage(backoff.failures, error, patience_s)
             time.sleep(pause_s)
 
     def tell(self, tried: str, call: Callable[[Objects], T]) -> T:
@@ -125,12 +140,12 @@ class Asking:
         """
         return self._once(tried, lambda: call(self._writing))
 
-    def _note_outage(self, attempt: int, error: StoreAwayError) -> None:
+    def _note_outage(self, attempt: int, error: StoreAwayError, patience_s: float) -> None:
         """Count an attempt that is repeated, and warn once of an outage."""
         self._repeated += 1
         if attempt >= TOLD_AFTER and not self._is_told:
             self._is_told = True
-            log.warning("%s; trying again for %g s", error, self._config.outage_s)
+            log.warning("%s; trying again for %g s", error, patience_s)
 
     def statistics(self) -> RequestStatistics:
         """Return what was asked so far, about: threads do not wait for each other to count."""
@@ -159,6 +174,8 @@ class Asking:
             log.warning("%s answers again", self._address.url)
 
     def _translated(self, failure: Failure, tried: str) -> HeadraceError:
+        if failure.fault is Fault.KEYLESS:
+            return NoKeysError(f"cannot {tried}: {failure.reason}")
         if failure.fault in (Fault.AWAY, Fault.BUSY):
             return StoreAwayError(f"cannot {tried}: {failure.reason}")
         self._note_answer()

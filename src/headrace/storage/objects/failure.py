@@ -26,6 +26,7 @@ class Fault(Enum):
     MISSING = "there is no such object, or no such bucket"
     NAME = "the store's library takes no such name"
     RANGE = "the object ends before the bytes that were asked for"
+    KEYLESS = "nobody gives keys to ask with: they may come, as a pod's do a moment after its start"
     AWAY = "nobody answers, or the answer was cut off: it may be back soon"
     BUSY = "the store asks for fewer requests"
     CLOSED = "this user may not, or is nobody whom the store knows"
@@ -62,6 +63,13 @@ _KEYS = {
     "az": "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID with "
     "AZURE_CLIENT_SECRET and AZURE_TENANT_ID, or the identity of the instance",
 }
+
+_ANYBODY = {
+    "s3": "AWS_SKIP_SIGNATURE=true",
+    "gs": "GOOGLE_SKIP_SIGNATURE=true",
+    "az": "AZURE_SKIP_SIGNATURE=true",
+}
+"""What has a public bucket asked without keys."""
 
 # Sentences of obstore are looked for whole: a key may hold any word of them.
 _ROLES = ("/latest/api/token", "/latest/meta-data", "Error performing token request")
@@ -107,13 +115,20 @@ def judge(error: BaseException, *, kind: Kind, bucket: str, endpoint: str) -> Fa
     if isinstance(error, FileNotFoundError):
         return Failure(Fault.MISSING, "no such file")
     if any(mark in text for mark in _ROLES):
-        return Failure(Fault.AWAY, f"no keys are set, and no role gives any; set {_KEYS[kind]}")
+        return Failure(Fault.KEYLESS, _keyless(kind))
     if any(mark in text for mark in _NAMES):
         return Failure(Fault.NAME, _unnameable(text))
     if status or code:
         told = " ".join(part for part in (status, code, _sentence(text)) if part)
         return _judge_answer(int(status or 400), code, told, kind)
     return _judge_silence(error, text, endpoint)
+
+
+def _keyless(kind: Kind) -> str:
+    return (
+        f"no keys are set, and no role gives any; set {_KEYS[kind]}; or, for a public bucket, "
+        f"{_ANYBODY[kind]}"
+    )
 
 
 def _judge_answer(status: int, code: str, told: str, kind: Kind) -> Failure:
