@@ -149,6 +149,32 @@ def test_an_endpoint_that_is_no_url_is_told(s3: Seaweed, s3_dir: str, endpoint: 
         open_storage(s3_dir)
 
 
+@pytest.mark.parametrize(
+    ("url", "environment", "at"),
+    [
+        ("s3://data/a", {"AWS_ENDPOINT_URL": "http://xn--a:1"}, "http://xn--a:1"),
+        (
+            "s3://xn--a/a",
+            {"AWS_ENDPOINT_URL": None, "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"},
+            "Amazon's S3",
+        ),
+        ("gs://data/a", {"GOOGLE_BASE_URL": "http://xn--a:1"}, "http://xn--a:1"),
+        ("gs://data/a", {"GOOGLE_BASE_URL": "http://me:hush@[::1"}, "http://…@"),
+        ("az://box/a", {"AZURE_STORAGE_ENDPOINT": "http://xn--a:1"}, "http://xn--a:1"),
+    ],
+)
+def test_a_host_that_there_cannot_be_is_told(
+    s3: Seaweed, url: str, environment: dict[str, str | None], at: str
+) -> None:
+    """obstore panics at some, which no ``except Exception`` would catch."""
+    both = {"GOOGLE_SKIP_SIGNATURE": "true", "AZURE_STORAGE_ACCOUNT_NAME": "me", **environment}
+    with as_client(both), pytest.raises(CallerError) as caught:
+        open_storage(url)
+    assert url in str(caught.value)
+    assert at in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
 def test_a_bucket_that_is_not_there_is_named(s3: Seaweed) -> None:
     with pytest.raises(NotFoundError, match="there is no bucket nowhere-at-all"):
         open_storage("s3://nowhere-at-all/data")

@@ -16,9 +16,10 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from headrace.core.backoff import Backoff
 from headrace.core.errors import ConfigError, HeadraceError, StorageError
-from headrace.storage.objects.address import ObjectsAddress
+from headrace.storage.address import masked
+from headrace.storage.objects.address import Kind, ObjectsAddress
 from headrace.storage.objects.config import ObjectsConfig
-from headrace.storage.objects.failure import Failure, Fault, judge
+from headrace.storage.objects.failure import Failure, Fault, is_panic, judge
 from headrace.storage.objects.profile import s3_settings
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ _WHOSE = {
     "az": "Azure's storage",
 }
 """Where a store is that no endpoint is named for."""
+
+_ENDPOINTS = {"s3": (), "gs": ("GOOGLE_BASE_URL",), "az": ("AZURE_STORAGE_ENDPOINT",)}
+"""Variables that name an endpoint to obstore alone."""
 
 
 class StoreAwayError(StorageError):
@@ -94,7 +98,7 @@ class Asking:
         self._answered = self._is_told = False
         self._requests = self._repeated = 0
         settings: S3Config = s3_settings() if address.kind == "s3" else {}
-        self._endpoint = settings.get("endpoint", _WHOSE[address.kind])
+        self._endpoint = settings.get("endpoint") or _endpoint(address.kind)
         hasty = replace(config, silence_s=min(KEYS_SILENCE_S, config.silence_s))
         self._first = _connect(address, hasty, settings, writes=False)
         self._reading = _connect(address, config, settings, writes=False)
@@ -156,7 +160,9 @@ class Asking:
         self._requests += 1
         try:
             answer = call()
-        except NATIVE_ERRORS as error:
+        except BaseException as error:
+            if not (isinstance(error, NATIVE_ERRORS) or is_panic(error)):
+                raise
             failure = judge(
                 error,
                 kind=self._address.kind,
@@ -182,6 +188,11 @@ class Asking:
         if failure.fault is Fault.RANGE:
             return OutOfRangeError(f"cannot {tried}: {failure.reason}")
         return failure.error(tried)
+
+
+def _endpoint(kind: Kind) -> str:
+    named = (os.environ.get(name) for name in _ENDPOINTS[kind])
+    return next((masked(url) for url in named if url), _WHOSE[kind])
 
 
 def _is_express(address: ObjectsAddress) -> bool:

@@ -24,7 +24,7 @@ class Fault(Enum):
     """Who failed, and so what a retry is worth."""
 
     MISSING = "there is no such object, or no such bucket"
-    NAME = "the store's library takes no such name"
+    NAME = "the store's library takes no such name, of an object or of a host"
     RANGE = "the object ends before the bytes that were asked for"
     KEYLESS = "nobody gives keys to ask with: they may come, as a pod's do a moment after its start"
     AWAY = "nobody answers, or the answer was cut off: it may be back soon"
@@ -78,6 +78,9 @@ _ROLES = ("/latest/api/token", "/latest/meta-data", "Error performing token requ
 _NAMES = ("contained empty path segment", "whilst parsing path segment")
 """In the text of what obstore says of a name."""
 
+_HOSTS = ("IdnaError", "InvalidUri")
+"""In the text of a panic over an endpoint, or a bucket that becomes part of a host's name."""
+
 _SKEWED = "the clock of this host is wrong: the store takes requests of a few minutes; set it"
 
 _CODES = {
@@ -124,6 +127,11 @@ def judge(error: BaseException, *, kind: Kind, bucket: str, endpoint: str) -> Fa
     return _judge_silence(error, text, endpoint)
 
 
+def is_panic(error: BaseException) -> bool:
+    """Tell whether obstore came to a state that it takes for impossible; no ``Exception``."""
+    return type(error).__name__ == "PanicException"
+
+
 def _keyless(kind: Kind) -> str:
     return (
         f"no keys are set, and no role gives any; set {_KEYS[kind]}; or, for a public bucket, "
@@ -150,6 +158,8 @@ def _judge_silence(error: BaseException, text: str, endpoint: str) -> Failure:
     """Return what an exception means that no answer is told in."""
     if "Received redirect without LOCATION" in text:
         return Failure(Fault.REFUSED, _REGION)
+    if is_panic(error) and any(mark in text for mark in _HOSTS):
+        return Failure(Fault.NAME, f"no host can be called so; is {endpoint} right, or the bucket?")
     if "HTTP error" in text or "error sending request" in text or isinstance(error, OSError):
         return Failure(
             Fault.AWAY, f"{_silence(text)} at {endpoint}; is it up, and is that the endpoint?"
