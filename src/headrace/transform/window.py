@@ -64,6 +64,10 @@ class Window:
         ratio = min((right - left) / self.size[0], (bottom - top) / self.size[1])
         return next((scale for scale in _SCALES if ratio >= scale), 1)
 
+    def rows(self, scale: int) -> int:
+        """Return how many rows ``apply`` looks at, from the top of a picture at ``1 / scale``."""
+        return ceil(self.box[3] / scale)
+
     def apply(self, image: Image.Image, *, scale: int = 1) -> Image.Image:
         """Return the window of a picture that was decoded at ``1 / scale`` of its size."""
         if scale == 1:

@@ -1,6 +1,7 @@
 """Decodes one picture with Pillow. Thread-safe; releases the GIL; sets none of Pillow's globals.
 
-JPEG goes through libjpeg-turbo's DCT scaling where the window behind the decode allows.
+JPEG goes through libjpeg-turbo's DCT scaling where the window behind the decode allows, and is
+decoded down to the window's last row.
 Pillow and simplejpeg were compared on 512 x 512: 328 and 245 pictures/s on one thread.
 """
 
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageFile, UnidentifiedImageError
 
 from headrace.core.errors import CorruptSampleError
 from headrace.core.formats import PICTURE_FORMATS
+from headrace.transform.codecs.jpegrows import load_rows
 from headrace.transform.codecs.jpegscans import has_more_scans
 from headrace.transform.codecs.orientation import Orientation, exif_turn, turned_size
 from headrace.transform.corrupt import untrusted_bytes
@@ -57,13 +59,14 @@ def decode_image(data: bytes, rules: ImageRules, frame: Frame | None) -> Image.I
         turn = exif_turn(image) if rules.orientation == "apply" else None
         window = frame.window(*turned_size(image.size, turn)) if frame else None
         scale = _shrink(image, window.scale()) if window and rules.scaled else 1
-        image.load()
+        needed = window.rows(scale) if window and turn is None else image.height
+        load_rows(image, data, needed)
         upright = image.transpose(turn) if turn is not None else image
         rgb = upright if _is_plain(upright) and window else _rgb(upright, rules.background)
         return _framed(rgb, window, scale)
 
 
-def _opened(data: bytes) -> Image.Image:
+def _opened(data: bytes) -> ImageFile.ImageFile:
     try:
         return Image.open(BytesIO(data), formats=PICTURE_FORMATS)
     except UnidentifiedImageError:
