@@ -41,7 +41,9 @@ def digests(batches: Iterable[Batch]) -> list[str]:
 
 @contextmanager
 def loading(dataset: Path | str, **options: Any) -> Iterator[Loader]:
-    with Loader(dataset, **{"batch_size": 6, "seed": 3, "workers": 2, **options}) as loader:
+    """Make a loader; no agent is too late for it because the machine is busy."""
+    usual = {"batch_size": 6, "seed": 3, "workers": 2, "patience_s": 10.0}
+    with Loader(dataset, **{**usual, **options}) as loader:
         yield loader
 
 

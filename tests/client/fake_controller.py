@@ -15,6 +15,9 @@ from headrace.wire.messages import ErrorAnswer
 Said = tuple[int, bytes]
 """Status and body of an answer."""
 
+HANGS_S = 30.0
+"""So long a controller that hangs answers nothing, unless the test is over before [s]."""
+
 
 class FakeController:
     """Takes reports of any job; ``answer`` is what all of them are told."""
@@ -50,10 +53,10 @@ class FakeController:
 
     def hang(self) -> Said | None:
         """Answer nothing until the test is over."""
-        self.released.wait(30)
+        self.released.wait(HANGS_S)
         return None
 
-    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, (

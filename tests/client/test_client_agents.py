@@ -27,6 +27,7 @@ from headrace.core.errors import (
     StaleIndexError,
 )
 from headrace.wire.messages import ErrorAnswer, FetchRequest
+from waiting import eventually
 
 NOBODY = "http://127.0.0.1:9"
 QUICK = {"patience_s": 0.2, "grace_s": 0.1}
@@ -134,16 +135,9 @@ def test_an_agent_that_restarted_is_told_the_job_again(
             if batch.step == 0:
                 agent.restart()
             if batch.step == 1:
-                _until(lambda: len(agent.registered) == 2)
+                eventually(lambda: len(agent.registered) == 2)
         assert digests(seen) == expected
         assert any(fetch.step == 3 for fetch in agent.fetches)
-
-
-def _until(condition: object) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_wrong_token_is_an_error_at_once(dataset: Path, pipeline: Pipeline) -> None:
@@ -223,7 +217,7 @@ def test_an_agent_whose_storage_is_away_for_now_is_asked_again(
         assert digests(loader) == expected
         assert "the NameNode does not answer; going on without it" in caplog.text
         agent.refusal = None
-        _until(lambda: loader.statistics().background.agents[0].state == "up")
+        eventually(lambda: loader.statistics().background.agents[0].state == "up")
 
 
 def test_a_required_agent_whose_storage_is_away_says_so(dataset: Path, pipeline: Pipeline) -> None:
@@ -246,7 +240,7 @@ def test_an_agent_frozen_at_the_start_delays_it_a_little_and_is_asked_again(
         assert digests(loader) == expected
         agent.is_frozen = False
         agent.released.set()
-        _until(lambda: loader.statistics().background.agents[0].state == "up")
+        eventually(lambda: loader.statistics().background.agents[0].state == "up")
 
 
 def test_a_lying_agent_is_found_out_and_asked_for_raw_bytes_only(
@@ -257,8 +251,8 @@ def test_a_lying_agent_is_found_out_and_asked_for_raw_bytes_only(
         loading(dataset, pipeline=pipeline, agents=agents, check_every=1) as loader,
     ):
         next(iter(loader))
-        _until(lambda: loader.statistics().background.checks.different > 0)
-        _until(lambda: loader.statistics().background.agents[0].state == "raw-only")
+        eventually(lambda: loader.statistics().background.checks.different > 0)
+        eventually(lambda: loader.statistics().background.agents[0].state == "raw-only")
         before = len(agent.fetches)
         list(loader)
         assert {fetch.want for fetch in agent.fetches[before + 4 :]} <= {"raw"}
@@ -272,7 +266,7 @@ def test_spot_checks_of_an_honest_agent_find_nothing(dataset: Path, pipeline: Pi
         loading(dataset, pipeline=pipeline, agents=agents, check_every=2) as loader,
     ):
         list(loader)
-        _until(lambda: loader.statistics().background.checks.equal > 0)
+        eventually(lambda: loader.statistics().background.checks.equal > 0)
         assert loader.statistics().background.checks.different == 0
 
 
@@ -288,7 +282,7 @@ def test_a_spot_check_that_cannot_be_done_costs_no_decoding_thread(
         loading(dataset, pipeline=pipeline, agents=agents, check_every=1, workers=1) as loader,
     ):
         list(loader)
-        _until(lambda: loader.statistics().background.checks.skipped >= 2)
+        eventually(lambda: loader.statistics().background.checks.skipped >= 2)
         (decoder,) = [t for t in threading.enumerate() if t.name == "headrace-decode-0"]
         assert decoder.is_alive()
         assert loader.statistics().background.agents[0].state == "up"
@@ -315,7 +309,7 @@ def test_an_agent_that_is_away_for_a_night_is_still_tried_again(
     monkeypatch.setattr(fleet, "LONGEST_RETRY_S", 1e-6)
     with loading(dataset, pipeline=pipeline, agents=[NOBODY], **QUICK) as loader:
         next(iter(loader))
-        _until(lambda: loader.statistics().background.agents[0].failures > 1100)
+        eventually(lambda: loader.statistics().background.agents[0].failures > 1100)
 
 
 def test_a_sample_that_crashed_a_worker_is_decoded_in_a_process_of_its_own(
@@ -391,7 +385,7 @@ def test_agents_that_were_away_are_asked_back_at_the_same_time(
         for agent in three:
             agent.meet = meet  # type: ignore[method-assign]
             agent.refusal = None
-        _until(several.is_set)
+        eventually(several.is_set)
 
 
 def test_the_time_that_samples_are_on_their_way_is_counted_where_agents_tell_when_they_left(

@@ -100,7 +100,7 @@ def test_the_claim_of_a_killed_process_is_free_at_once(limits: ShareLimits) -> N
         del claim
 
     other = in_a_fork(claim_and_hang)
-    assert ready.wait(10)
+    assert ready.wait(30)
     assert folder.claim("a", 5) is None
     assert other.pid is not None
     os.kill(other.pid, signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_not_shared(limits: ShareLimits) -> None:
     assert folder.claim("a", 5) is None
     begin = time.monotonic()
     assert folder.make_once("a", lambda: b"bytes") == b"bytes"
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < limits.wait_s / 2
 
 
 def test_memory_that_ran_out_after_all_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_memory_that_is_removed_while_it_is_used_counts_as_full(limits: ShareLim
     assert folder.claim("a", 5) is None
     begin = time.monotonic()
     assert folder.make_once("a", lambda: b"bytes") == b"bytes"
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < limits.wait_s / 2
     folder.leave()
 
 
@@ -447,15 +447,17 @@ def test_a_rank_that_fails_does_not_hold_up_the_others(
     def fail(*_: object) -> None:
         raise ValueError("it fails")
 
+    patient = replace(limits, wait_s=50.0)
+
     def work(rank: int) -> list[int]:
         if rank == 1:
             setattr(dcp.DefaultLoadPlanner, step, fail)
         with pytest.raises(CheckpointException) as caught:
-            dcp.load(blank_state(), storage_reader=CheckpointReader(saved, sharing=limits))
+            dcp.load(blank_state(), storage_reader=CheckpointReader(saved, sharing=patient))
         return list(caught.value.failures)
 
     begin = time.monotonic()
     assert run_ranks(3, work, tmp_path) == [[1]] * 3
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 40
     SharedFolder("next", limits).leave()
     assert list(base(limits).iterdir()) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from headrace.core.errors import CorruptSampleError
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Prepared, Preparer
 from longclips import PARTS, PIPELINE, long_clips, save_clip, set_costs
+from waiting import eventually
 
 STEPS = 12
 """Of an epoch; the clip is in the last one."""
@@ -72,7 +73,7 @@ def clips(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
     ) -> Prepared:
         if location.kind == "video":
             found.begun[key.epoch].append(given["part"].number if "part" in given else -1)
-            assert found.going.wait(10)
+            assert found.going.wait(30)
         return prepare(self, location, key, stop=stop, **given)
 
     monkeypatch.setattr(Preparer, "prepare", noted)
@@ -82,13 +83,6 @@ def clips(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
 
 def early(loader: Loader) -> HeadStartStatistics:
     return loader.statistics().background.early
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def take(batches: Iterator[Any], count: int) -> list[str]:
@@ -108,7 +102,7 @@ def test_a_clip_lies_ready_before_its_step_is_in_the_making(
     with loading(dataset, **OPTIONS) as loader:
         batches = iter(loader)
         found = take(batches, 3)
-        wait_for(lambda: early(loader).ready >= pieces)
+        eventually(lambda: early(loader).ready >= pieces)
         assert early(loader).held_bytes > 0
         found += take(batches, STEPS - 3)
         assert loader.summary().counts.early == pieces
@@ -124,7 +118,7 @@ def test_what_is_in_the_making_when_its_step_comes_is_waited_for(
     with loading(dataset, **OPTIONS) as loader:
         batches = iter(loader)
         found = take(batches, STEPS - 1)
-        wait_for(lambda: bool(clips.begun))
+        eventually(lambda: bool(clips.begun))
         threading.Timer(0.05, clips.going.set).start()
         found += take(batches, 1)
         assert found == expected[:STEPS]
@@ -139,7 +133,7 @@ def test_a_loader_sent_elsewhere_drops_what_was_early_and_resumes_exactly(
         batches = iter(loader)
         take(batches, 5)
         state = loader.state_dict()
-        wait_for(lambda: early(loader).ready >= PARTS)
+        eventually(lambda: early(loader).ready >= PARTS)
         clips.going.clear()
         loader.set_epoch(1)
         batches = iter(loader)
@@ -162,7 +156,7 @@ def test_a_damaged_clip_is_told_of_at_its_step_and_not_before(tmp_path: Path, cl
     with loading(root, on_corrupt="raise", **OPTIONS) as loader:
         batches = iter(loader)
         take(batches, STEPS - 3)
-        wait_for(lambda: len(clips.begun[0]) >= PARTS)
+        eventually(lambda: len(clips.begun[0]) >= PARTS)
         take(batches, 2)
         with pytest.raises(CorruptSampleError, match=r"v0\.mp4"):
             next(batches)

@@ -41,7 +41,7 @@ def test_all_threads_together_keep_the_rate(threads: int) -> None:
         worker.join(10)
     took_s = time.monotonic() - begin
     assert took_s > (600_000 - 10_000) / 1e6 - BURST_S
-    assert took_s < 2.0
+    assert took_s < 6.0
 
 
 def test_a_higher_rate_lets_go_of_those_who_wait() -> None:

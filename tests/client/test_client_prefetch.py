@@ -16,6 +16,7 @@ from headrace.client.pace import Pace, Patience, Reading
 from headrace.client.prefetch import Prefetcher, PrefetchLimits
 from headrace.client.work import Gathered
 from headrace.core.errors import CallerError, DeadlineError
+from waiting import eventually
 
 NBYTES = 1000
 
@@ -49,13 +50,10 @@ def prefetching(gatherers: list[Scripted], *, steps: int = 8, budget: int = 1 <<
     return prefetcher
 
 
-def settled(prefetcher: Prefetcher) -> int:
-    """Wait until nothing more is made, and return how many steps are ready."""
-    deadline, calm = time.monotonic() + 5, 0
-    while calm < 5 and time.monotonic() < deadline:
-        statistics = prefetcher.statistics()
-        calm = calm + 1 if not statistics.making_steps else 0
-        time.sleep(0.01)
+def ready_at_last(prefetcher: Prefetcher, ready: int) -> int:
+    """Wait until so many steps are ready, and return how many are a moment later."""
+    eventually(lambda: prefetcher.statistics().ready_steps >= ready)
+    time.sleep(0.05)  # more would be made at once
     return prefetcher.statistics().ready_steps
 
 
@@ -80,14 +78,11 @@ class LateAt(Scripted):
 def test_steps_behind_one_that_is_late_do_not_count_as_ready() -> None:
     gate = threading.Event()
     prefetcher = prefetching([LateAt(1, gate), LateAt(1, gate)], steps=4)
-    prefetcher.take(0, 5)
-    deadline = time.monotonic() + 5
-    while prefetcher.statistics().ready_steps < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    prefetcher.take(0, 30)
+    eventually(lambda: prefetcher.statistics().ready_steps >= 3)
     assert (prefetcher.ready_nowait(1), prefetcher.ready_nowait(2)) == (0, 3)
     gate.set()
-    settled(prefetcher)
-    assert prefetcher.ready_nowait(1) == 4
+    eventually(lambda: prefetcher.ready_nowait(1) == 4)
     ended(prefetcher)
 
 
@@ -100,7 +95,7 @@ def test_who_waits_while_it_is_stopped_is_told_so_at_once() -> None:
 
 def test_steps_are_handed_over_in_order_whoever_made_them() -> None:
     prefetcher = prefetching([Scripted() for _ in range(4)])
-    taken = [prefetcher.take(step, 5).batch.step for step in range(50)]
+    taken = [prefetcher.take(step, 30).batch.step for step in range(50)]
     assert taken == list(range(50))
     ended(prefetcher)
 
@@ -109,27 +104,27 @@ def test_steps_are_handed_over_in_order_whoever_made_them() -> None:
 def test_no_more_is_made_ahead_than_the_limits_allow(steps: int, budget: int, ready: int) -> None:
     gatherers = [Scripted(), Scripted()]
     prefetcher = prefetching(gatherers, steps=steps, budget=budget)
-    assert settled(prefetcher) == ready
+    assert ready_at_last(prefetcher, ready) == ready
     assert prefetcher.statistics().ready_bytes == ready * NBYTES
-    prefetcher.take(0, 5)
-    assert settled(prefetcher) == ready
+    prefetcher.take(0, 30)
+    assert ready_at_last(prefetcher, ready) == ready
     ended(prefetcher)
 
 
 def test_a_batch_larger_than_the_budget_is_made_one_at_a_time() -> None:
     prefetcher = prefetching([Scripted(), Scripted()], budget=NBYTES // 2)
     for step in range(5):
-        assert prefetcher.take(step, 5).batch.step == step
-    assert settled(prefetcher) == 1
+        assert prefetcher.take(step, 30).batch.step == step
+    assert ready_at_last(prefetcher, 1) == 1
     ended(prefetcher)
 
 
 def test_an_error_comes_at_its_step_and_ends_the_making() -> None:
     gatherer = Scripted(fail_at=2)
     prefetcher = prefetching([gatherer])
-    assert [prefetcher.take(step, 5).batch.step for step in range(2)] == [0, 1]
+    assert [prefetcher.take(step, 30).batch.step for step in range(2)] == [0, 1]
     with pytest.raises(OSError, match="step 2 is broken"):
-        prefetcher.take(2, 5)
+        prefetcher.take(2, 30)
     ended(prefetcher)
     assert gatherer.made == [0, 1, 2]
     assert gatherer.closed

@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from fake_controller import FakeController, Said, refusal
+from fake_controller import HANGS_S, FakeController, Said, refusal
 
 from headrace import Loader, Pipeline
 from headrace.client.reporting import reporter as reporting
+from headrace.client.reporting.standing import ControlStatistics
 from headrace.core.errors import ConfigError
 from headrace.wire.control import MOST_REPORT_BYTES, HealthAnswer
+from waiting import eventually
 
 BATCH = 4
 
@@ -169,10 +171,10 @@ def test_reports_come_as_seldom_as_the_controller_asks(
 ) -> None:
     controller.answer = HealthAnswer(score=80.0, level="healthy", mode="none", every=3)
     with loading(dataset, controller) as loader:
-        controller.wait_for(lambda: bool(controller.announced))
-        time.sleep(0.05)  # until the answer was taken
+        _wait_until_heard(loader, lambda control: control.answered_ago_s is not None)
         for _ in loader:
             time.sleep(0.05)
+        controller.wait_for(lambda: bool(controller.reports))
     iterations = [report.iteration for report in controller.reports]
     assert iterations
     assert all(later - sooner >= 3 for sooner, later in itertools.pairwise(iterations))
@@ -258,11 +260,9 @@ def test_a_controller_that_hangs_holds_up_neither_steps_nor_the_end(
     begin = time.monotonic()
     with loading(dataset, controller) as loader:
         steps = sum(1 for _ in loader)
-        assert time.monotonic() - begin < 2
         controller.wait_for(lambda: controller.requests >= 1)
-        closing = time.monotonic()
     assert steps == len(loader)
-    assert time.monotonic() - closing < 2
+    assert time.monotonic() - begin < HANGS_S / 2
 
 
 def test_a_loader_starts_without_its_controller_and_meets_it_later(
@@ -276,11 +276,7 @@ def test_a_loader_starts_without_its_controller_and_meets_it_later(
             time.sleep(0.05)
         returned = FakeController(port)
         try:
-            deadline = time.monotonic() + 10
-            while not returned.reports and time.monotonic() < deadline:
-                next(iter(loader))
-                time.sleep(0.02)
-            assert returned.reports
+            eventually(lambda: next(iter(loader)) and returned.reports)
             assert returned.announced[0].iteration >= len(loader) // 2
         finally:
             returned.close()
@@ -314,7 +310,7 @@ def test_direct_reads_keep_to_the_quota_and_the_batches_stay_the_same(
         took_s = time.monotonic() - begin
         throttled_s = loader.summary().counts.throttled_s
         controller.wait_for(lambda: any(r.throttled_share > 0 for r in controller.reports))
-    assert 0.4 < took_s < 3
+    assert 0.4 < took_s < 10
     assert throttled_s > 0.3
 
 
@@ -341,16 +337,17 @@ def test_a_step_that_is_long_in_coming_is_told_of_meanwhile(
 def test_a_step_that_is_long_in_coming_is_told_of_as_seldom_as_the_controller_asks(
     dataset: Path, controller: FakeController
 ) -> None:
-    controller.answer = starved(stall_every_s=1.8)
+    controller.answer = starved(stall_every_s=1.3)
     with loading(dataset, controller) as loader:
         _wait_until_limited(loader)
         trainer = threading.Thread(target=lambda: next(iter(loader)))
         trainer.start()
-        time.sleep(3.5)
-        told = len(controller.reports)
+        controller.wait_for(lambda: len(controller.reports) >= 2)
         controller.answer = starved(quotas={})
         trainer.join(20)
-    assert told == 1
+    first, second = controller.reports[:2]
+    assert first.wait_s > 1.29
+    assert second.wait_s - first.wait_s > 1.29
 
 
 def test_a_step_that_the_quota_holds_up_for_long_is_told_people_once(
@@ -381,10 +378,15 @@ def starved(**changes: Any) -> HealthAnswer:
 
 
 def _wait_until_limited(loader: Loader) -> None:
-    deadline = time.monotonic() + 10
-    while (control := loader.statistics().control) is None or control.direct_bytes_per_s is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    _wait_until_heard(loader, lambda control: control.direct_bytes_per_s is not None)
+
+
+def _wait_until_heard(loader: Loader, holds: Callable[[ControlStatistics], bool]) -> None:
+    def is_heard() -> bool:
+        control = loader.statistics().control
+        return control is not None and holds(control)
+
+    eventually(is_heard)
 
 
 def test_a_quota_of_nothing_does_not_hold_up_closing(
@@ -395,7 +397,7 @@ def test_a_quota_of_nothing_does_not_hold_up_closing(
         _wait_until_limited(loader)
         iter(loader)
         begin = time.monotonic()
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 10
 
 
 def test_two_ranks_of_a_host_report_as_one_and_share_its_quota(

@@ -24,6 +24,7 @@ from headrace.client.torch.mapstyle.pinning import nbytes_of, pinned
 from headrace.core.errors import CallerError, ConfigError, DeadlineError
 from headrace.torch import DatasetError, WrappedLoader, wrap
 from headrace.trace.opening import open_trace
+from waiting import eventually
 
 LENGTH = 50
 
@@ -365,13 +366,11 @@ def test_workers_of_a_process_that_was_killed_end_though_nobody_takes_what_they_
     time.sleep(0.2)  # each has made a batch by then, which is more than a pipe holds
     trainer.kill()
     trainer.join()
-    deadline = time.monotonic() + 4.0
-    while time.monotonic() < deadline and any(map(psutil.pid_exists, pids)):
-        time.sleep(0.02)
-    left = [pid for pid in pids if psutil.pid_exists(pid)]
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert left == []
+    try:
+        eventually(lambda: not any(map(psutil.pid_exists, pids)))
+    finally:
+        for pid in filter(psutil.pid_exists, pids):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_messages_list_a_few_samples_of_many() -> None:
