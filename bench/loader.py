@@ -1,7 +1,8 @@
 """One host, no agent: samples per core second against a DataLoader, SPDL and a bare loop.
 
 All read the same JPEGs with Pillow and make the same random crops of them, as normalised
-floats in batches. The bare loop is one thread that does nothing else. torch's DataLoader has
+floats in batches. The bare loop is one thread that does nothing else; as many of it as there are
+CPUs show what a core is worth where the others work too. torch's DataLoader has
 persistent workers and SPDL's pipeline threads, each of which makes whole batches as that costs
 it less than single samples, in the numbers that prove fastest here. Rates are per
 second of CPU, since on a shared machine only that is a contender's own; the wall clock is
@@ -15,6 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +96,7 @@ def measure(scale: Scale) -> Report:
             runs = interleaved(
                 {
                     "bare_loop": lambda: spent_on(lambda: _bare_loop(tasks, scale.batch)),
+                    "bare_loops": lambda: spent_on(lambda: _bare_loops(tasks, scale.batch)),
                     "dataloader": lambda: spent_on(torch_epoch, with_children=True),
                     "spdl": lambda: spent_on(spdl_epoch),
                     "headrace": _own(loader, scale.steps),
@@ -123,10 +126,11 @@ def _report(
             "dataloader_workers": fastest["dataloader"],
             "spdl_threads": fastest["spdl"],
         },
-        baseline={name: figures[name] for name in ("bare_loop", "dataloader", "spdl")},
+        baseline={name: figures[name] for name in figures if name != "headrace"},
         headrace=figures["headrace"],
         ratios={
             "vs_bare_loop": quotients(cpu["bare_loop"], cpu["headrace"]),
+            "vs_bare_loops": quotients(cpu["bare_loops"], cpu["headrace"]),
             "vs_dataloader": quotients(cpu["dataloader"], cpu["headrace"]),
             "vs_spdl": quotients(cpu["spdl"], cpu["headrace"]),
             "wall_vs_dataloader": quotients(wall["dataloader"], wall["headrace"]),
@@ -141,6 +145,7 @@ def _report(
 def _table(figures: Mapping[str, Mapping[str, Any]], fastest: Mapping[str, int]) -> Table:
     titles = {
         "bare_loop": "bare decoder loop, 1 thread",
+        "bare_loops": f"bare decoder loops, {CPUS} threads",
         "dataloader": f"torch DataLoader, {fastest['dataloader']} workers",
         "spdl": f"SPDL, {fastest['spdl']} threads",
         "headrace": "headrace, threads in process",
@@ -219,6 +224,12 @@ def _bare_loop(tasks: Sequence[Task], batch: int) -> None:
     block = np.empty((batch, 3, SIDE, SIDE), np.float32)
     for number, task in enumerate(tasks):
         normalised(decoded(task), block[number % batch])
+
+
+def _bare_loops(tasks: Sequence[Task], batch: int) -> None:
+    with ThreadPoolExecutor(CPUS) as threads:
+        for loop in [threads.submit(_bare_loop, tasks[n::CPUS], batch) for n in range(CPUS)]:
+            loop.result()
 
 
 class Pictures(Dataset[torch.Tensor]):
