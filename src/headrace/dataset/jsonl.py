@@ -1,9 +1,9 @@
-"""Scans JSON lines: plain, gzip (restart points) and Zstandard (frames).
+"""Scans JSON lines and arrays of records: plain, gzip (restart points) and Zstandard (frames).
 
-Each line that is not blank is a sample, whether it is good or broken: a text, or a document that
-names pictures (``documentline``). Offsets are those
-of the uncompressed text; what turns them into places in a compressed file is kept beside
-the index (``side``).
+Each line that is not blank, and each element of an array (``jsonarray``), is a sample, whether it
+is good or broken: a text, or a document that names pictures (``documentline``). Offsets are those
+of the uncompressed text; what turns them into places in a compressed file is kept beside the index
+(``side``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headrace.core.errors import CorruptDataError, HeadraceError
 from headrace.dataset.cost import text_cost
 from headrace.dataset.documentline import CONVERSATION, TURNS, Document, document_in
 from headrace.dataset.gziptext import RESTART_BYTES
+from headrace.dataset.jsonarray import OPENING_BYTES, begins_array, elements
 from headrace.dataset.location import WHOLE_FILE, Kind, Member, SampleLocation
 from headrace.dataset.namedfiles import file_named
 from headrace.dataset.probe import Headers
@@ -44,6 +45,14 @@ class HasLines(Protocol):
 
     def readline(self, size: int, /) -> bytes:
         """Return the next line, or its first ``size`` bytes."""
+        ...
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes; nothing at the end."""
+        ...
+
+    def peek(self, size: int, /) -> bytes:
+        """Return some of what comes next; it is still to be read."""
         ...
 
 
@@ -99,7 +108,8 @@ def _slow_frames(source: ScanSource, table: FrameTable) -> Scan:
 
 def _samples(source: ScanSource, stream: HasLines, block_of: BlockOf) -> Iterator[SampleLocation]:
     text_line = TextLine(source.options.text_field)
-    for line in _lines(stream):
+    is_array = begins_array(stream.peek(OPENING_BYTES))
+    for line in _elements(stream) if is_array else _lines(stream):
         yield _sample(source, text_line, line, block_of(line.offset))
 
 
@@ -152,6 +162,12 @@ class _Line(msgspec.Struct, frozen=True):
     offset: int
     content: bytes
     too_long: str | None = None
+
+
+def _elements(stream: HasLines) -> Iterator[_Line]:
+    """Yield the elements of an array as what would be a line each."""
+    for number, (offset, content) in enumerate(elements(stream, LINE_BYTES)):
+        yield _Line(number, offset, content)
 
 
 def _lines(stream: HasLines) -> Iterator[_Line]:

@@ -6,8 +6,10 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from headrace.dataset.captions import CaptionFiles, take_captions
+from headrace.dataset.jsonarray import ENDING, take_arrays
 from headrace.dataset.mdsdirectory import MANIFEST
 from headrace.dataset.media import container_of, extension
 from headrace.dataset.megatron import index_path
@@ -67,7 +69,7 @@ def list_dataset(storage: Storage) -> Listing:
             closed.append(FileInfo(path, file.size, file.version))
         elif posixpath.basename(path) == MANIFEST:
             manifests.append(file)
-        elif container_of(path) is None or is_derived(path):
+        elif container_of(path) is None or is_derived(path) or path.lower().endswith(ENDING):
             others[path] = file
         elif path == file.path:
             files.append(file)
@@ -75,6 +77,8 @@ def list_dataset(storage: Storage) -> Listing:
             misnamed.append(FileInfo(path, file.size, file.version))
     paired, lone, companions = _paired(files, others)
     states = take_states(paired, others)
+    if arrays := take_arrays(storage, paired, others):
+        paired = sorted([*paired, *arrays], key=attrgetter("path"))
     samples, captions = take_captions(_without_copies(paired), others)
     return Listing(
         samples,

@@ -42,6 +42,7 @@ _CONTAINERS: tuple[tuple[str, Container], ...] = (
     (".parquet", "parquet"),
     (".jsonl", "jsonl"),
     (".ndjson", "jsonl"),
+    (".json", "jsonl"),
     (".jsonl.gz", "jsonl"),
     (".jsonl.zst", "jsonl"),
     (".json.gz", "jsonl"),
@@ -58,8 +59,9 @@ _PART_OF_RECORDS = re.compile(r"(^|/)([^/.]+|[^/]+\.tfrecords?)-\d{5}-of-\d{5}(\
 LOOKED_FOR = (
     "images (.jpg .png .webp …), videos (.mp4 .webm .mkv …), audio (.wav .mp3 .flac …), "
     "WebDataset shards (.tar), Parquet and Arrow files (.parquet, .arrow, .feather), JSON lines "
-    "(.jsonl, .jsonl.gz, .jsonl.zst), MosaicML Streaming shards (.mds, .mds.zstd …), Megatron's "
-    "tokens (.bin with .idx), TFRecord files (.tfrecord, .tfrecord.gz)"
+    "(.jsonl, .jsonl.gz, .jsonl.zst), JSON arrays of records (.json), MosaicML Streaming shards "
+    "(.mds, .mds.zstd …), Megatron's tokens (.bin with .idx), TFRecord files (.tfrecord, "
+    ".tfrecord.gz)"
 )
 """What a dataset may be made of, for people."""
 
