@@ -120,6 +120,34 @@ def test_json_that_is_no_array_of_records_is_left_alone(tmp_path: Path, data: by
     assert index.meta.ignored == {"json": 1}
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"image_id": 42, "bbox": [1, 2, 3, 4]},
+        {"image_id": 42, "caption": "A cat."},
+        {"file_name": "a.png", "text": "A cat."},
+        {"image": "a.png", "annotations": [{"label": "cat"}]},
+    ],
+)
+def test_annotations_beside_samples_are_left_alone(
+    tmp_path: Path, record: dict[str, object]
+) -> None:
+    annotations = json.dumps([record]).encode()
+    write_all(tmp_path, {"a.png": picture(8, 6), "annotations.json": annotations})
+    index, _ = opened(tmp_path)
+    assert [index.location(n).file for n in range(len(index))] == ["a.png"]
+    assert index.meta.ignored == {"json": 1}
+
+
+def test_an_array_that_begins_with_a_broken_document_is_none_of_annotations(tmp_path: Path) -> None:
+    records = [{"image": "a.png", "text": "<image> and <image>"}]
+    write_all(tmp_path, {"a.png": picture(8, 6), "x.json": json.dumps(records).encode()})
+    index, _ = opened(tmp_path)
+    assert "x.json#0" in [
+        index.location(n).key for n in range(len(index)) if index.location(n).broken
+    ]
+
+
 def test_json_beside_a_sample_is_what_is_said_of_it(tmp_path: Path) -> None:
     write_all(tmp_path, {"a.png": picture(8, 6), "a.json": b'[{"text": "a"}]'})
     assert len(opened(tmp_path)[0]) == 1

@@ -1,18 +1,21 @@
 """One JSON array of records: where each element lies, and which files hold such an array.
 
 An element is read by its range, like a line of JSON lines. Other files of JSON lie beside many
-datasets (settings, what is said of single samples), so a name alone does not tell.
+datasets (settings, annotations of their files), so a name alone does not tell.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from headrace.core.errors import CorruptDataError, HeadraceError
+from headrace.dataset.documentline import DOCUMENT_BYTES, document_in
+from headrace.dataset.media import TEXT_NAMES
 from headrace.storage.port import FileInfo, Storage
+from headrace.storage.rangefile import RangeFile
 
 ENDING = ".json"
 
@@ -49,8 +52,9 @@ def take_arrays(
 ) -> list[FileInfo]:
     """Take the arrays of records out of the files that hold no samples by their names.
 
-    Left there are JSON files beside a file of the same name, which say something of that one, and
-    all of them where there are more than ``LOOKED_INTO``.
+    Where there are other samples, arrays whose first record is no document are annotations, and
+    left there. So are JSON files beside a file of the same name, which say something of that one,
+    and all of them where there are more than ``LOOKED_INTO``.
     """
     stems = {posixpath.splitext(file.path)[0] for file in files}
     found = [
@@ -61,15 +65,39 @@ def take_arrays(
     ]
     if len(found) > LOOKED_INTO:
         return []
-    return [others.pop(path) for path in found if _is_array(storage, others[path])]
+    holds_samples = _begins_with_document if files else _is_array
+    return [others.pop(path) for path in found if _is_taken(storage, others[path], holds_samples)]
 
 
-def _is_array(storage: Storage, file: FileInfo) -> bool:
-    """Tell whether a file is an array of records; also of one that says why when it is scanned."""
+def _is_taken(storage: Storage, file: FileInfo, holds_samples: Callable[[RangeFile], bool]) -> bool:
+    """Tell whether a file holds samples; also of one that says why not when it is scanned."""
     try:
-        return begins_array(storage.read(file.path, 0, min(file.size, OPENING_BYTES)))
+        with RangeFile(storage, file.path, 0, file.size, buffer_bytes=OPENING_BYTES) as stream:
+            return holds_samples(stream)
+    except CorruptDataError:
+        return False
     except HeadraceError:
         return True
+
+
+def _is_array(stream: RangeFile) -> bool:
+    return begins_array(stream.peek(OPENING_BYTES))
+
+
+def _begins_with_document(stream: RangeFile) -> bool:
+    """Tell whether the first record of an array is a conversation, or a text with pictures.
+
+    Raises:
+        CorruptDataError: the record has no end.
+    """
+    if not _is_array(stream):
+        return False
+    _, first = next(elements(stream, DOCUMENT_BYTES))
+    try:
+        document = document_in(first, TEXT_NAMES[0])
+    except CorruptDataError:  # A document of which something is broken, which its index tells.
+        return True
+    return document is not None and bool(document.key)
 
 
 def elements(stream: HasBytes, longest: int) -> Iterator[tuple[int, bytes]]:
