@@ -6,7 +6,6 @@ import http.client
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,13 +14,14 @@ import pytest
 from reporters_for_tests import announced, starving
 
 from headrace.cli.main import run
-from headrace.controller.journal import HostRow, Journal, QuotaRow
+from headrace.controller.journal import RETRY_S, HostRow, Journal, QuotaRow
 from headrace.controller.local import LocalController
 from headrace.core.errors import CallerError, ConfigError
 from headrace.wire.connection import Connection
 from headrace.wire.control import HealthAnswer
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.estate import Estate
+from waiting import eventually
 
 
 def quota(rate: float) -> QuotaRow:
@@ -44,10 +44,10 @@ def test_only_the_newest_of_each_key_is_kept(tmp_path: Path) -> None:
 
 def test_a_report_writes_nothing_by_itself(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
-    began = time.perf_counter()
+    began = time.thread_time()
     for rate in range(10_000):
         journal.put("quota", "a/hdd", quota(float(rate)))
-    assert time.perf_counter() - began < 1.0
+    assert time.thread_time() - began < 1.0
     assert journal.view().unwritten <= 1
     journal.close()
 
@@ -106,7 +106,7 @@ def busy(path: Path) -> Journal:
     """Return a journal that holds a row."""
     journal = Journal(path)
     journal.put("quota", "a/hdd", quota(1e6))
-    wait_until(lambda: journal.view().unwritten == 0 and journal.view().nbytes > 0)
+    eventually(lambda: journal.view().unwritten == 0 and journal.view().nbytes > 0)
     return journal
 
 
@@ -121,7 +121,7 @@ def test_a_journal_whose_files_are_deleted_is_written_anew_with_all_that_it_held
     else:
         for ending in endings:
             path.with_name(path.name + ending).unlink(missing_ok=True)
-    wait_until(lambda: "it is written anew" in caplog.text)
+    eventually(lambda: "it is written anew" in caplog.text)
     journal.put("host", "a/h0", HostRow(job="a", announced=announced()))
     journal.close()
     again = Journal(path)
@@ -136,7 +136,7 @@ def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
     journal = busy(path)
     path.unlink()
     path.write_text("somebody's")
-    wait_until(lambda: "another file lies in its place" in journal.view().degraded)
+    eventually(lambda: "another file lies in its place" in journal.view().degraded)
     journal.drop("quota", "a/hdd")
     journal.put("quota", "b/hdd", quota(2e6))
     assert path.read_text() == "somebody's"
@@ -180,13 +180,6 @@ def healthz(controller: LocalController) -> str:
     return text
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_full_disk_keeps_nobody_from_being_served_and_all_is_written_later(
     tmp_path: Path,
 ) -> None:
@@ -198,14 +191,14 @@ def test_a_full_disk_keeps_nobody_from_being_served_and_all_is_written_later(
         unlimited = process.rlimit(psutil.RLIMIT_FSIZE)
         process.rlimit(psutil.RLIMIT_FSIZE, (1, unlimited[1]))
         link.call("PUT", "/v1/jobs/a", HealthAnswer, announced())
-        wait_until(lambda: healthz(controller).startswith("degraded"))
+        eventually(lambda: healthz(controller).startswith("degraded"))
         for iteration in range(5):
             link.call("POST", "/v1/jobs/a/health", HealthAnswer, starving(iteration))
         estate = link.call("GET", "/v1/estate", Estate)
         assert estate.controller.journal.unwritten > 0
         assert estate.jobs[0].iteration == 4
         process.rlimit(psutil.RLIMIT_FSIZE, unlimited)
-        wait_until(lambda: healthz(controller) == "ok\n")
+        eventually(lambda: healthz(controller) == "ok\n")
         controller.kill()
         link.close()
     kept = Journal(path)
@@ -224,7 +217,7 @@ def test_whoever_waits_learns_that_a_row_is_written_or_cannot_be(tmp_path: Path)
     journal.put("quota", "b/hdd", quota(1.0))
     journal.drop("quota", "b/hdd")
     assert journal.sync(5.0)
-    assert time.perf_counter() - began < 2.0
+    assert time.perf_counter() - began < RETRY_S - 1
     shutil.rmtree(path.parent)
     path.parent.write_text("in the way")
     journal.put("quota", "a/hdd", quota(2.0))

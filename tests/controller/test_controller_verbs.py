@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from headrace.controller.local import LocalController
 from headrace.wire.connection import Connection
 from headrace.wire.control import AgentOrders, HealthAnswer, TierOffer
 from headrace.wire.endpoint import Endpoint
+from headrace.wire.estate import Ledger
+from waiting import eventually
 
 TITLE = "[bold]x [/] [red]"
 AGENT = "[blink]n1"
@@ -32,10 +35,17 @@ def controller() -> Iterator[LocalController]:
             title = TITLE + job
             link.call("PUT", f"/v1/jobs/{job}", HealthAnswer, announced(title=title))
         more = {"split": {TIER: 1.0}, "next_bytes": 400_000_000}
-        for iteration in range(8):
+        iterations = itertools.count()
+
+        def has_borrowed() -> bool:
+            iteration = next(iterations)
             link.call("POST", "/v1/jobs/well/health", HealthAnswer, health(iteration, **more))
             link.call("POST", "/v1/jobs/sick/health", HealthAnswer, starving(iteration, **more))
-            time.sleep(0.3)  # rounds are half a second apart
+            time.sleep(0.2)  # rounds are half a second apart
+            entries = link.call("GET", "/v1/ledger", Ledger).entries
+            return iteration >= 7 and any(entry.ended_at is not None for entry in entries)
+
+        eventually(has_borrowed)
         link.close()
         yield running
 

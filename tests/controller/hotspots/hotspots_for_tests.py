@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.core.errors import NotFoundError, StorageError
@@ -29,14 +27,6 @@ def asked(*files: str, **changed: object) -> HotspotAsked:
     """Return an announcement of a thousand ranks."""
     told: dict[str, object] = {"url": STORE, "world_size": 1000, "files": files, "eta_s": 60.0}
     return HotspotAsked(**(told | changed))  # type: ignore[arg-type]
-
-
-def wait_until(what: Callable[[], object], timeout_s: float = 20.0) -> None:
-    """Wait until something is so."""
-    until = time.monotonic() + timeout_s
-    while not what():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @dataclass

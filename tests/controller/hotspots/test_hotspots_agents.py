@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from hotspots_for_tests import wait_until
 
 from headrace.agent.local import LocalAgent
 from headrace.controller.hotspots import preloads
@@ -25,6 +24,7 @@ from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.hotspots import HotspotAsked, HotspotView
 from headrace.wire.ranges import PreloadState, preload_state
+from waiting import eventually
 
 SIZE = 3_000_000
 LIMITS = HotspotLimits(node_bytes_per_s=1e6)
@@ -102,11 +102,11 @@ def test_hot_bytes_are_read_ahead_by_as_many_agents_as_wanted_and_let_go_of(
     assert carrier.figures().nodes == 2
     assert carrier.look(file).asked == 0
     carrier.set_copies(order(file, 1), file)
-    wait_until(lambda: live(carrier, file)(1))
+    eventually(lambda: live(carrier, file)(1))
     states = [state for agent in agents.values() if (state := kept(agent, file))]
     assert [state.nbytes for state in states] == [1000]
     carrier.set_copies(order(file, 2), file)
-    wait_until(lambda: live(carrier, file)(2))
+    eventually(lambda: live(carrier, file)(2))
     assert carrier.look(file).asked == 2
     carrier.set_copies(order(file, 0), file)
     assert [kept(agent, file) for agent in agents.values()] == [None, None]
@@ -118,7 +118,7 @@ def test_leases_of_agents_are_renewed_while_copies_are_held(
     carrier: PreloadCarrier,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(preloads, "LEASE_S", 1.0)
+    monkeypatch.setattr(preloads, "LEASE_S", 30.0)
     monkeypatch.setattr(preloads, "_RENEW_S", 0.2)
     file = hot(folder)
     carrier.set_copies(order(file, 2), file)
@@ -131,8 +131,15 @@ def test_leases_of_agents_are_renewed_while_copies_are_held(
         ends.append(state.expires_in_s)
         return len(ends) > 3 and ends[-1] > ends[-2]
 
-    wait_until(looked_at)
-    wait_until(lambda: kept(agents["n0"], file) is None, 3.0)
+    def ends_soon() -> bool:
+        carrier.look(file)
+        state = kept(agents["n0"], file)
+        return state is None or state.expires_in_s < 1.0
+
+    eventually(looked_at)
+    monkeypatch.setattr(preloads, "LEASE_S", 0.5)
+    eventually(ends_soon)
+    eventually(lambda: kept(agents["n0"], file) is None)
 
 
 def test_an_agent_that_cannot_read_or_is_gone_is_no_copy(
@@ -142,7 +149,7 @@ def test_an_agent_that_cannot_read_or_is_gone_is_no_copy(
     with closing(PreloadCarrier(lambda: addresses, agents["n0"].token)) as carrier:
         file = hot(folder)
         carrier.set_copies(order(file, 2), file)
-        wait_until(lambda: live(carrier, file)(1))
+        eventually(lambda: live(carrier, file)(1))
         outside = hot(folder, file=StoredFile("/", "etc/hostname"), size=3, hot_bytes=3)
         carrier.set_copies(order(outside, 2), outside)
         assert carrier.look(outside).blocks[0].copies == 0
@@ -168,10 +175,10 @@ def test_a_controller_has_its_agents_hold_what_is_announced(
             return connection.call(method, f"/v1/hotspots{path}", HotspotView, message)
 
         view = state("POST", "", asked)
-        wait_until(lambda: state("GET", f"/{view.id}").state == "held")
+        eventually(lambda: state("GET", f"/{view.id}").state == "held")
         held = state("GET", f"/{view.id}").files[0]
         assert (held.wanted, held.live, held.original) == (2, 2, 0)
         assert all(kept(agent, hot(folder)) for agent in agents.values())
         state("DELETE", f"/{view.id}")
-        wait_until(lambda: not any(kept(agent, hot(folder)) for agent in agents.values()))
-        wait_until(lambda: state("GET", f"/{view.id}").state == "gone")
+        eventually(lambda: not any(kept(agent, hot(folder)) for agent in agents.values()))
+        eventually(lambda: state("GET", f"/{view.id}").state == "gone")

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hotspots_for_tests import MemoryStore, asked, wait_until
+from hotspots_for_tests import MemoryCarrier, MemoryStore, asked
 
 from headrace.controller.hotspots import keeper
 from headrace.controller.hotspots.desk import HotspotDesk
@@ -21,6 +22,7 @@ from headrace.controller.metrics import _of_hotspots
 from headrace.core.errors import CallerError, NotFoundError, StorageError
 from headrace.policy.hotspot.events import HotFile
 from headrace.wire.hotspots import HotspotAsked
+from waiting import eventually
 
 OpenDesk = Callable[..., HotspotDesk]
 
@@ -88,7 +90,7 @@ def test_an_announcement_is_answered_before_its_checkpoint_is_read(
     view = desk.announce(asked("a", "b", job="llm"))
     assert (view.state, view.kept, view.job) == ("planning", True, "llm")
     store.hangs.set()
-    wait_until(lambda: held(desk, view.id))
+    eventually(lambda: held(desk, view.id))
     assert store.copies == {"a": 20, "b": 20}
     told = desk.view(view.id)
     assert told.ready_share == 1.0
@@ -104,9 +106,9 @@ def test_released_copies_are_given_back_and_nothing_is_left(
 ) -> None:
     desk = open_desk(tmp_path / "j.db")
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     desk.release(name)
-    wait_until(lambda: desk.view(name).state == "gone")
+    eventually(lambda: desk.view(name).state == "gone")
     assert store.copies["a"] == 3
     assert desk.release(name).state == "gone"
     assert desk.is_idle()
@@ -116,7 +118,7 @@ def test_released_copies_are_given_back_and_nothing_is_left(
 def test_a_checkpoint_that_cannot_be_read_fails_with_its_reason(open_desk: OpenDesk) -> None:
     desk = open_desk(None)
     name = desk.announce(asked("nowhere")).id
-    wait_until(lambda: desk.view(name).state == "failed")
+    eventually(lambda: desk.view(name).state == "failed")
     assert desk.view(name).reason == "no file nowhere; check the spelling"
     assert desk.views().hotspots == ()
 
@@ -130,7 +132,7 @@ def test_a_dry_run_tells_what_would_be_done_and_does_nothing(
     assert store.sets == []
     assert desk.is_idle()
     held_name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, held_name))
+    eventually(lambda: held(desk, held_name))
     assert desk.plan(asked("a")).files[0].original == 3
     with pytest.raises(NotFoundError):
         desk.plan(asked("nowhere"))
@@ -141,10 +143,10 @@ def test_a_lease_ends_in_time_and_is_renewed_from_now(
 ) -> None:
     desk = open_desk(None)
     name = desk.announce(asked("a", lease_s=1.0)).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     assert 50 < desk.renew(name, 60.0).expires_in_s <= 60.0
     assert desk.renew(name, 1.0).expires_in_s <= 1.0
-    wait_until(lambda: (desk.tick(), desk.view(name).state == "gone")[1])
+    eventually(lambda: (desk.tick(), desk.view(name).state == "gone")[1])
     assert store.copies["a"] == 3
     with pytest.raises(NotFoundError, match="it is over"):
         desk.renew(name, 1.0)
@@ -155,7 +157,7 @@ def test_without_a_journal_all_is_given_back_at_the_end(
 ) -> None:
     desk = open_desk(None)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     assert not desk.view(name).kept
     desk.close()
     assert store.copies["a"] == 3
@@ -167,12 +169,12 @@ def test_with_a_journal_copies_stay_and_the_next_start_goes_on(
     path = tmp_path / "j.db"
     desk = open_desk(path)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     again = open_desk(crash(path, tmp_path / "again.db"))
-    wait_until(lambda: held(again, name))
+    eventually(lambda: held(again, name))
     assert store.copies["a"] == 20
     again.release(name)
-    wait_until(lambda: store.copies["a"] == 3)
+    eventually(lambda: store.copies["a"] == 3)
 
 
 def test_a_start_long_after_gives_back_at_once_what_nobody_holds(
@@ -181,9 +183,9 @@ def test_a_start_long_after_gives_back_at_once_what_nobody_holds(
     path = tmp_path / "j.db"
     desk = open_desk(path)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     again = open_desk(crash(path, tmp_path / "again.db"), later_s=3600.0)
-    wait_until(lambda: store.copies["a"] == 3 and again.is_idle())
+    eventually(lambda: store.copies["a"] == 3 and again.is_idle())
     assert again.view(name).state == "gone"
     again.close()
 
@@ -194,7 +196,7 @@ def test_a_clock_that_was_set_back_makes_no_lease_longer(
     path = tmp_path / "j.db"
     desk = open_desk(path)
     name = desk.announce(asked("a", lease_s=5.0)).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     again = open_desk(crash(path, tmp_path / "again.db"), later_s=-86400.0)
     assert again.view(name).expires_in_s <= 5.0
 
@@ -211,7 +213,7 @@ def test_an_announcement_that_was_not_read_yet_is_read_after_a_restart(
     desk.close()
     store.hangs.set()
     again = open_desk(crashed)
-    wait_until(lambda: held(again, name))
+    eventually(lambda: held(again, name))
     assert again.view(name).files[0].original == 3
 
 
@@ -224,11 +226,11 @@ def test_nothing_is_raised_while_the_journal_cannot_be_written(
     shutil.rmtree(path.parent)
     path.parent.write_text("in the way")  # a directory that cannot be made again
     name = desk.announce(asked("a")).id
-    wait_until(lambda: "the journal cannot be written" in desk.view(name).reason)
+    eventually(lambda: "the journal cannot be written" in desk.view(name).reason)
     assert store.sets == []
     assert desk.view(name).state == "intended"
     path.parent.unlink()
-    wait_until(lambda: held(desk, name), 20.0)
+    eventually(lambda: held(desk, name))
     assert path.exists()
 
 
@@ -238,18 +240,18 @@ def test_copies_are_given_back_also_while_the_journal_cannot_be_written(
     path = tmp_path / "d" / "j.db"
     desk = open_desk(path)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     shutil.rmtree(path.parent)
     path.parent.write_text("in the way")
     desk.release(name)
-    wait_until(lambda: store.copies["a"] == 3)
+    eventually(lambda: store.copies["a"] == 3)
     path.parent.unlink()
 
 
 def test_a_store_that_hangs_keeps_nobody_waiting(open_desk: OpenDesk, store: MemoryStore) -> None:
     desk = open_desk(None)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     store.hangs = threading.Event()
     began = time.monotonic()
     desk.release(name)
@@ -257,18 +259,39 @@ def test_a_store_that_hangs_keeps_nobody_waiting(open_desk: OpenDesk, store: Mem
     assert desk.view(name).state == "lowering"
     assert time.monotonic() - began < 5.0
     store.hangs.set()
-    wait_until(lambda: store.copies["a"] == 3)
+    eventually(lambda: store.copies["a"] == 3)
+
+
+def test_copies_of_which_the_store_has_not_told_yet_are_not_gone(
+    open_desk: OpenDesk, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_copies, answers = MemoryCarrier.set_copies, threading.Event()
+
+    def set_and_hang(*given: Any) -> Any:
+        told = set_copies(*given)
+        assert answers.wait(30)
+        return told
+
+    monkeypatch.setattr(MemoryCarrier, "set_copies", set_and_hang)
+    desk = open_desk(None)
+    name = desk.announce(asked("a")).id
+    eventually(lambda: store.copies["a"] > 3)
+    desk.release(name)
+    assert desk.view(name).state == "lowering"
+    answers.set()
+    eventually(lambda: desk.view(name).state == "gone")
+    assert store.copies["a"] == 3
 
 
 def test_a_store_that_is_away_is_asked_again(open_desk: OpenDesk, store: MemoryStore) -> None:
     desk = open_desk(None)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     store.away = True
     desk.release(name)
-    wait_until(lambda: "does not answer" in desk.view(name).reason)
+    eventually(lambda: "does not answer" in desk.view(name).reason)
     store.away = False
-    wait_until(lambda: (desk.tick(), store.copies["a"] == 3)[1])
+    eventually(lambda: (desk.tick(), store.copies["a"] == 3)[1])
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -276,7 +299,7 @@ def test_a_keeper_that_fails_is_replaced(open_desk: OpenDesk, store: MemoryStore
     desk = open_desk(None)
     store.breaks = ZeroDivisionError("a bug")
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
 
 
 def test_a_checkpoint_whose_store_is_away_is_read_once_it_is_back(
@@ -293,20 +316,20 @@ def test_a_checkpoint_whose_store_is_away_is_read_once_it_is_back(
     monkeypatch.setattr(store, "read", tried)
     desk = open_desk(None)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: "does not answer" in desk.view(name).reason)
+    eventually(lambda: "does not answer" in desk.view(name).reason)
     assert desk.view(name).state == "planning"
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
 
 
 def test_a_deleted_file_takes_its_lease_along(open_desk: OpenDesk, store: MemoryStore) -> None:
     desk = open_desk(None)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     del store.copies["a"]
-    wait_until(lambda: desk.view(name).state == "skipped")
+    eventually(lambda: desk.view(name).state == "skipped")
     assert "does not exist any more" in desk.view(name).files[0].reason
     desk.release(name)
-    wait_until(desk.is_idle)
+    eventually(desk.is_idle)
 
 
 def test_a_row_that_cannot_be_read_is_told_and_left(caplog: pytest.LogCaptureFixture) -> None:
@@ -352,9 +375,9 @@ def test_the_journal_is_empty_when_all_is_over(
     with closing(Journal(path)) as journal:
         desk = HotspotDesk(journal, read=store.read, opened=store.opened)
         name = desk.announce(asked("a", "b")).id
-        wait_until(lambda: held(desk, name))
+        eventually(lambda: held(desk, name))
         desk.release(name)
-        wait_until(desk.is_idle)
+        eventually(desk.is_idle)
         desk.close()
     assert rows_of(path) == 0
 
@@ -369,7 +392,7 @@ def test_a_reading_that_fails_by_a_bug_is_no_lease_that_hangs(
     monkeypatch.setattr(store, "read", broken)
     desk = open_desk(None)
     name = desk.announce(asked("a")).id
-    wait_until(lambda: f"hotspot {name}" not in {one.name for one in threading.enumerate()})
+    eventually(lambda: f"hotspot {name}" not in {one.name for one in threading.enumerate()})
     assert desk.view(name).state == "failed"
     assert "the controller failed" in desk.view(name).reason
 
@@ -379,7 +402,7 @@ def test_figures_of_hotspots_are_told_to_prometheus(
 ) -> None:
     desk = open_desk(None)
     name = desk.announce(asked("a", job="llm")).id
-    wait_until(lambda: held(desk, name))
+    eventually(lambda: held(desk, name))
     families = _of_hotspots(desk.views().hotspots)
     lines = [line for family in families for line in family.lines()]
     assert f'headrace_hotspot_ready_share{{hotspot="{name}",job="llm"}} 1.0' in lines

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from headrace.controller.replicating.replicating import Replicating, Replicating
 from headrace.controller.replicating.watch import WatchPeriods
 from headrace.policy.replication.terms import ReplicationLimits
 from headrace.wire.replication import ReplicationView, ReplicationWanted
+from waiting import eventually
 
 MARKER = "trainer_state.json"
 SOON = WatchPeriods(busy_s=0.05, idle_s=0.05)
@@ -70,14 +70,6 @@ def replicating(journal: Path | None = None, **config: object) -> Iterator[Repli
     finally:
         found.close()
         kept.close()
-
-
-def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> None:
-    """Wait until something holds."""
-    until = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.02)
 
 
 def wait_over(running: Replicating, name: str, timeout_s: float) -> ReplicationView:

@@ -16,7 +16,6 @@ import torch
 from roots_for_tests import (
     MARKER,
     content,
-    eventually,
     replicating,
     save_checkpoint,
     save_shards,
@@ -37,6 +36,7 @@ from headrace.storage.opening import open_storage
 from headrace.storage.port import FileInfo, Storage
 from headrace.transfer.group import copy_group
 from headrace.wire.replication import SIGNALS, SignalSent
+from waiting import eventually
 
 
 @pytest.fixture
@@ -425,10 +425,10 @@ def test_a_signal_in_the_root_is_heard_once(roots: tuple[Path, Path]) -> None:
         (signals / "old.json").write_bytes(
             msgspec.json.encode(SignalSent(kind="old", step=100, sent_at=time.time() - 7200))
         )
-        (signals / "new.json").write_bytes(
+        (signals / "new").write_bytes(
             msgspec.json.encode(SignalSent(kind="quality_drop", step=100, sent_at=time.time()))
         )
-        time.sleep(0.3)
+        (signals / "new").rename(signals / "new.json")
         save_checkpoint(source, 200)
         eventually(lambda: state_of(running.view("r"), 200)[0] == "published")
         (last,) = (one for one in running.view("r").checkpoints if one.step == 200)

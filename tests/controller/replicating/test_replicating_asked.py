@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from roots_for_tests import eventually, replicating, save_checkpoint, wanted
+from roots_for_tests import replicating, save_checkpoint, wanted
 
 from headrace.controller.journal import Journal
 from headrace.transfer.plan import Route
+from waiting import eventually
 
 
 @pytest.fixture

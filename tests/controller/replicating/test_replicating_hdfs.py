@@ -7,7 +7,6 @@ from pathlib import Path
 from roots_for_tests import (
     MARKER,
     content,
-    eventually,
     replicating,
     save_checkpoint,
     state_of,
@@ -18,6 +17,7 @@ from headrace.checkpoint.find import open_checkpoint
 from headrace.core.errors import NotFoundError
 from headrace.storage.hdfs import HdfsStorage
 from headrace.storage.port import Storage
+from waiting import eventually
 
 
 def upload(folder: Path, storage: Storage) -> None:

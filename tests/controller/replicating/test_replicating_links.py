@@ -9,7 +9,6 @@ import pytest
 from roots_for_tests import (
     MARKER,
     content,
-    eventually,
     replicating,
     save_checkpoint,
     state_of,
@@ -20,6 +19,7 @@ from roots_for_tests import (
 from headrace.storage.local import LocalStorage
 from headrace.storage.shaped import Shape, ShapedStorage
 from headrace.wire.replication import SignalSent
+from waiting import eventually
 
 
 class MeteredStorage(LocalStorage):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from roots_for_tests import content, eventually, replicating, save_checkpoint, state_of, wanted
+from roots_for_tests import content, replicating, save_checkpoint, state_of, wanted
 
 from headrace.checkpoint.find import open_checkpoint
 from headrace.storage.opening import open_storage
 from stores.seaweed import BUCKET, Seaweed
+from waiting import eventually
 
 
 def test_checkpoints_go_from_a_bucket_to_a_new_folder_of_it(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from headrace.controller.replicating.sharing import GaveWayError, SharedBudget, StoppedError, Taker
 from headrace.policy.budget import REQUEST_BYTES
 from headrace.policy.replication.events import CopyKey
+from waiting import eventually
 
 A, B = CopyKey("r", "step-1"), CopyKey("r", "step-2")
 
@@ -27,15 +30,30 @@ class Moved:
 
 
 def move(
-    budget: SharedBudget, key: CopyKey, nbytes: int, until: float, log: list[Moved], took_s: float
+    budget: SharedBudget,
+    key: CopyKey,
+    nbytes: int,
+    goes_on: Callable[[], bool],
+    log: list[Moved],
+    took_s: float = 0.0,
 ) -> None:
-    """Move pieces until some time; each takes a while."""
+    """Move pieces as long as it is to go on; each takes a while."""
     with budget.taker(key, deadline=1.0) as take:
-        while time.monotonic() < until:
+        while goes_on():
             take(nbytes)
             began = time.monotonic()
             time.sleep(took_s)
             log.append(Moved(key, nbytes, began, time.monotonic()))
+
+
+def count(log: list[Moved], key: CopyKey) -> int:
+    return sum(one.key == key for one in list(log))
+
+
+TRIES = 5
+LEAST_USED = 0.5
+"""Of a budget, in one of a few tries: the machine may be busy just when it is measured; alone it
+is all."""
 
 
 def started(*calls: Callable[[], None]) -> list[threading.Thread]:
@@ -59,55 +77,67 @@ def most_of_any_second(log: list[Moved]) -> int:
 
 @pytest.mark.parametrize("nbytes", [4 << 10, 120 << 10])
 def test_every_second_holds_with_many_threads_and_the_budget_is_used(nbytes: int) -> None:
-    rate = 4 << 20
-    budget, log = SharedBudget(rate), []
-    until = time.monotonic() + 1.4
-    threads = started(
-        *(lambda: move(budget, A, nbytes, until, log, 0.002) for _ in range(8)),  # type: ignore[misc]
-    )
-    for thread in threads:
+    rate, seconds = 4 << 20, 1.4
+    used: list[float] = []
+    while len(used) < TRIES and max(used, default=0.0) < LEAST_USED:
+        log = moved_in(seconds, SharedBudget(rate), nbytes)
+        assert most_of_any_second(log) <= rate
+        used.append(sum(one.nbytes + REQUEST_BYTES for one in log) / (rate * seconds))
+    assert max(used) >= LEAST_USED, used
+
+
+def moved_in(seconds: float, budget: SharedBudget, nbytes: int) -> list[Moved]:
+    """Let eight threads move pieces for so long [s]."""
+    log: list[Moved] = []
+    until = time.monotonic() + seconds
+    for thread in started(
+        *(lambda: move(budget, A, nbytes, lambda: time.monotonic() < until, log, 0.002),) * 8
+    ):
         thread.join(10.0)
-    assert most_of_any_second(log) <= rate
-    assert sum(one.nbytes + REQUEST_BYTES for one in log) >= 0.7 * rate * 1.4
+    return log
+
+
+@contextmanager
+def moving(*moves: Callable[[Callable[[], bool]], None]) -> Iterator[None]:
+    """Move pieces in threads meanwhile; each is told whether it is to go on."""
+    ending = threading.Event()
+    threads = started(*(partial(one, lambda: not ending.is_set()) for one in moves))
+    try:
+        yield
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join(10.0)
 
 
 def test_others_move_nothing_while_an_urgent_one_moves() -> None:
     budget: SharedBudget = SharedBudget(None)
     log: list[Moved] = []
-    until = time.monotonic() + 0.9
-    threads = started(
-        lambda: move(budget, A, 1000, until, log, 0.001),
-        lambda: move(budget, B, 1000, until, log, 0.001),
-    )
-    time.sleep(0.2)
-    budget.give_way(frozenset({B}))
-    began = time.monotonic()
-    time.sleep(0.3)
-    ended = time.monotonic()
-    budget.give_way(None)
-    for thread in threads:
-        thread.join(10.0)
-    meanwhile = [one.key for one in log if began + 0.05 < one.began < ended]
-    assert set(meanwhile) == {B}
-    assert {one.key for one in log if one.began > ended} == {A, B}
+    with moving(
+        lambda goes_on: move(budget, A, 1000, goes_on, log, 0.001),
+        lambda goes_on: move(budget, B, 1000, goes_on, log, 0.001),
+    ):
+        eventually(lambda: count(log, A) and count(log, B))
+        budget.give_way(frozenset({B}))
+        before = count(log, A), count(log, B)
+        eventually(lambda: count(log, B) >= before[1] + 50)
+        meanwhile = count(log, A)
+        budget.give_way(None)
+        assert meanwhile <= before[0] + 1, "more than what had leave already"
+        eventually(lambda: count(log, A) >= meanwhile + 10)
 
 
 def test_the_urgent_is_served_first_from_a_budget() -> None:
     budget = SharedBudget(1 << 20)
     log: list[Moved] = []
-    until = time.monotonic() + 1.5
-    threads = started(
-        *(lambda: move(budget, A, 20_000, until, log, 0.0) for _ in range(6)),
-    )
-    time.sleep(0.3)
-    budget.give_way(frozenset({B}))
-    urgent_until = time.monotonic() + 0.9
-    began = time.monotonic()
-    move(budget, B, 20_000, urgent_until, log, 0.0)
-    budget.give_way(None)
-    for thread in threads:
-        thread.join(10.0)
-    assert {one.key for one in log if began + 0.05 < one.began < urgent_until} == {B}
+    with moving(*(lambda goes_on: move(budget, A, 20_000, goes_on, log),) * 6):
+        eventually(lambda: count(log, A))
+        budget.give_way(frozenset({B}))
+        before = count(log, A)
+        move(budget, B, 20_000, lambda: count(log, B) < 40, log)
+        meanwhile = count(log, A)
+        budget.give_way(None)
+        assert meanwhile <= before + 6, "more than what had leave already"
 
 
 def test_a_chunk_that_gave_way_for_long_is_put_back() -> None:
@@ -134,7 +164,7 @@ def test_a_chunk_that_is_stopped_ends_its_wait(rate: float | None) -> None:
 
     budget.give_way(frozenset({B}) if rate is None else None)
     (thread,) = started(wait)
-    time.sleep(0.1)
+    eventually(lambda: taken)
     taken[0].stop()
     thread.join(5.0)
     assert found == [StoppedError]
@@ -149,7 +179,7 @@ def test_what_an_ended_chunk_held_is_free_a_second_later() -> None:
     with budget.taker(B, deadline=1.0) as take:
         for _ in range(30):
             take(20_000)
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 10.0
 
 
 def test_shares_are_never_more_than_the_budget_and_change_hands_at_once() -> None:
@@ -173,7 +203,7 @@ def test_shares_are_never_more_than_the_budget_and_change_hands_at_once() -> Non
         thread.join(20.0)
     took_s = time.monotonic() - began
     assert max(most) <= rate
-    assert took_s < 8.0  # 20 of them, each a second idle after another, would take longer
+    assert took_s < 15.0  # 20 of them, each a second idle after another, would take longer
 
 
 def test_a_share_that_lies_idle_is_given_to_pieces() -> None:
@@ -183,4 +213,4 @@ def test_a_share_that_lies_idle_is_given_to_pieces() -> None:
             assert bytes_per_s == pytest.approx(0.9 * (2 << 20))
         began = time.monotonic()
         taker(20_000)
-        assert 0.9 < time.monotonic() - began < 3.0  # a second after its end
+        assert 0.9 < time.monotonic() - began < 10.0  # a second after its end
