@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -85,10 +85,11 @@ def test_a_folder_that_is_not_there_is_not_opened(memory: str) -> None:
 
 
 def test_a_file_system_that_hangs_is_given_up(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = FsspecStorage(memory, FsspecConfig(timeout_s=0.05))
-    monkeypatch.setattr(storage._fs, "info", lambda _: time.sleep(0.3))
+    storage, thawed = FsspecStorage(memory, FsspecConfig(timeout_s=0.05)), threading.Event()
+    monkeypatch.setattr(storage._fs, "info", lambda _: thawed.wait(30))
     with pytest.raises(DeadlineError, match=r"HEADRACE_FSSPEC_TIMEOUT_S=0\.05"):
         storage.stat("x")
+    thawed.set()
 
 
 @pytest.mark.parametrize(

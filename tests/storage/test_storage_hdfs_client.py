@@ -175,8 +175,8 @@ def test_late_bytes_are_asked_for_again(client: FakeClient) -> None:
 
 
 def test_bytes_that_come_slowly_are_not_asked_for_again(client: FakeClient) -> None:
-    client.readers = [FakeReader(b"data", between=lambda: time.sleep(0.06))]
-    assert storage(hedge_s=0.1).read("x") == b"data"
+    client.readers = [FakeReader(b"data", between=lambda: time.sleep(0.2))]
+    assert storage(hedge_s=0.6).read("x") == b"data"
     assert client.asked.count("open /x") == 1
 
 

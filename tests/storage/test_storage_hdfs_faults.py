@@ -19,6 +19,7 @@ from headrace.storage.calls import calls_for
 from headrace.storage.hdfs import HdfsConfig, HdfsStorage
 from headrace.storage.port import ByteRange
 from headrace.storage.writing import BrokenFileError
+from waiting import eventually
 
 BLOCK = 1 << 20
 CONTENT = bytes(range(251)) * (5 * BLOCK // 2 // 251)
@@ -78,7 +79,7 @@ def test_a_dead_datanode_is_not_missed(hdfs: Cluster, opened: Open) -> None:
         for _ in range(4):
             watch = Watch()
             assert storage.read("x") == CONTENT
-            assert watch.seconds() < 5
+            assert watch.seconds() < 10
             storage.close()  # the next handle has its replicas in another order
         storage.write("y", CONTENT)
     finally:
@@ -193,14 +194,14 @@ def test_a_frozen_datanode_costs_no_more_than_its_timeout(hdfs: Cluster, opened:
             watch = Watch()
             ranges = [ByteRange(10, 20), ByteRange(BLOCK, 9)]
             assert storage.read_ranges("x", ranges) == [CONTENT[10:30], CONTENT[BLOCK : BLOCK + 9]]
-            assert watch.seconds() < 5
+            assert watch.seconds() < 10
             storage.close()
 
 
 def test_threads_that_read_small_ranges_keep_as_many_in_flight_as_the_store_allows(
     hdfs: Cluster, opened: Open
 ) -> None:
-    storage = opened(reads_in_flight=40, datanode_timeout_s=30.0, hedge_s=30.0)
+    storage = opened(reads_in_flight=40, datanode_timeout_s=60.0, hedge_s=60.0)
     names = [f"small/{n}" for n in range(8)]
     for name in names:
         storage.write(name, CONTENT[:BLOCK])
@@ -210,10 +211,7 @@ def test_threads_that_read_small_ranges_keep_as_many_in_flight_as_the_store_allo
     with ThreadPoolExecutor(len(names)) as threads:
         with frozen(*hdfs.datanodes):
             reads = [threads.submit(storage.read_ranges, name, apart) for name in names]
-            give_up_at = time.monotonic() + 10
-            while data._running < 40 and time.monotonic() < give_up_at:
-                time.sleep(0.01)
-            assert data._running >= 40  # those that earlier tests gave up may still hang
+            eventually(lambda: data._running >= 40)  # those earlier tests gave up may still hang
         assert all(read.result(20) == wanted for read in reads)
 
 
