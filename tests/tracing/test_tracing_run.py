@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,23 @@ from traced_programs import events_in, traced, traced_script
 
 from headrace.cli.main import run as run_headrace
 from headrace.trace.importers.segments import count_events
+from headrace.tracing.collecting import Collector
 from headrace.tracing.probe import is_launcher
+from headrace.tracing.processes import ProcessSampler
 from headrace.tracing.run import default_job
+from waiting import eventually
 
 PLAIN = "import os, sys; sys.stdout.write(repr((sys.argv, sys.path, os.getcwd(), __name__)))"
+
+
+def until_there(path: Path, *lines: str, indent: int = 0) -> str:
+    """Return lines of a script that go on until there is a file, and half a minute at most."""
+    loop = (
+        "until = time.monotonic() + 30",
+        f"while not os.path.exists({str(path)!r}) and time.monotonic() < until:",
+        *(f"    {line}" for line in (*lines, "time.sleep(0.01)")),
+    )
+    return "".join(f"{' ' * indent}{line}\n" for line in loop)
 
 
 def untraced(*command: str) -> str:
@@ -118,20 +133,23 @@ def test_a_process_that_outlives_the_program_goes_on_unrecorded(
     monkeypatch.setattr("headrace.tracing.run.LEFT_BEHIND_S", 0.2)
     outcome = traced_script(
         "import os, sys, time\n"
+        "once = sys.argv[1] + '-once'\n"
         "if not os.fork():\n"
-        "    until = time.monotonic() + 0.8\n"
-        "    while time.monotonic() < until:\n"
-        "        with open(sys.argv[1], 'w') as file: file.write('x')\n"
-        "    os.rename(sys.argv[1], sys.argv[1] + '-done')\n",
+        + until_there(
+            tmp_path / "ended",
+            "with open(sys.argv[1], 'w') as file: file.write('x')",
+            "os.rename(sys.argv[1], once)",
+            indent=4,
+        )
+        + "    os.rename(once, sys.argv[1] + '-done')\n"
+        "else:\n" + until_there(tmp_path / "out-once", indent=4),
         tmp_path,
         str(tmp_path / "out"),
     )
     assert outcome.exit_code == 0
     assert outcome.of("request")
-    until = time.monotonic() + 20
-    while not (tmp_path / "out-done").exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    assert (tmp_path / "out-done").exists()
+    (tmp_path / "ended").touch()
+    eventually((tmp_path / "out-done").exists)
 
 
 def test_a_process_that_becomes_another_program_is_recorded_as_both(tmp_path: Path) -> None:
@@ -153,12 +171,19 @@ def test_a_program_whose_spool_is_removed_goes_on_to_its_own_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.tracing.run.LOOK_S", 0.05)
+    collect = Collector.collect
+
+    def collect_and_tell(collector: Collector) -> None:
+        collect(collector)
+        if collector.statistics().events:
+            (tmp_path / "taken").touch()
+
+    monkeypatch.setattr(Collector, "collect", collect_and_tell)
     outcome = traced_script(
         "import os, shutil, sys, time\n"
         "open(sys.argv[1], 'wb').close()\n"
-        "time.sleep(0.2)\n"
-        "shutil.rmtree(os.environ['HEADRACE_TRACE_SPOOL'])\n"
-        "time.sleep(0.2)\n"
+        + until_there(tmp_path / "taken")
+        + "shutil.rmtree(os.environ['HEADRACE_TRACE_SPOOL'])\n"
         "open(sys.argv[1], 'wb').close()\n"
         "sys.exit(5)\n",
         tmp_path,
@@ -201,7 +226,7 @@ def test_a_program_that_leaves_at_once_leaves_what_it_read_of_open_files(tmp_pat
     assert sorted(event["bytes"] for event in outcome.of("request")) == [5, 6]
 
 
-def test_when_all_is_killed_at_once_the_trace_lacks_no_more_than_a_second(tmp_path: Path) -> None:
+def test_when_all_is_killed_at_once_the_trace_has_what_went_before(tmp_path: Path) -> None:
     script, trace = tmp_path / "script.py", tmp_path / "trace"
     script.write_text(
         "import sys, time\n"
@@ -214,48 +239,59 @@ def test_when_all_is_killed_at_once_the_trace_lacks_no_more_than_a_second(tmp_pa
         [*command, sys.executable, str(script), str(tmp_path / "out")], start_new_session=True
     )
     try:
-        until = time.monotonic() + 20
-        while not any(map(count_events, trace.glob("*.arrows"))) and time.monotonic() < until:
-            time.sleep(0.02)
-        time.sleep(1)
+        eventually(lambda: any(map(count_events, trace.glob("*.arrows"))))
+        looked_ns = time.time_ns()
+        eventually(lambda: last_begin_ns(trace) > looked_ns)
     finally:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()
-    killed_ns = time.time_ns()
-    last = max(event["begin_ns"] for event in events_in(trace))
-    assert killed_ns - last < 2e9  # a second more for a machine that others share
+    assert last_begin_ns(trace) > looked_ns
 
 
-def test_what_the_kernel_counts_is_recorded_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def last_begin_ns(trace: Path) -> int:
+    return max(event["begin_ns"] for event in events_in(trace))
+
+
+@pytest.fixture
+def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is there once a program was sampled often enough to tell what it did."""
     monkeypatch.setattr("headrace.tracing.run.LOOK_S", 0.05)
+    sample, looks = ProcessSampler.sample, itertools.count(1)
+
+    def sample_and_tell(sampler: ProcessSampler, ranks: Mapping[int, int | None]) -> None:
+        sample(sampler, ranks)
+        if ranks and next(looks) >= 4:
+            (tmp_path / "sampled").touch()
+
+    monkeypatch.setattr(ProcessSampler, "sample", sample_and_tell)
+    return tmp_path / "sampled"
+
+
+def test_what_the_kernel_counts_is_recorded_too(tmp_path: Path, sampled: Path) -> None:
     outcome = traced_script(
         "import os, sys, time\n"
         "with open(sys.argv[1], 'w'): pass\n"
-        "until = time.monotonic() + 0.3\n"
-        "while time.monotonic() < until:\n"
-        "    file = os.open(sys.argv[0], os.O_RDONLY); os.read(file, 100); os.close(file)\n"
-        "    time.sleep(0.01)\n",
+        + until_there(
+            sampled, "file = os.open(sys.argv[0], os.O_RDONLY); os.read(file, 100); os.close(file)"
+        ),
         tmp_path,
         str(tmp_path / "out"),
     )
     counted = [event for event in outcome.of("call") if event["name"] == "process_io"]
     assert counted
-    assert all(dict(event["counts"])["rchar_bytes"] >= 100 for event in counted)
+    assert max(dict(event["counts"])["rchar_bytes"] for event in counted) >= 100
 
 
 def test_the_command_says_what_is_in_the_trace_and_gives_the_programs_code(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], sampled: Path
 ) -> None:
-    monkeypatch.setattr("headrace.tracing.run.LOOK_S", 0.05)
     trace = tmp_path / "a trace"
     script = tmp_path / "script.py"
     script.write_text(
         "import os, time; open(__file__ + '.out', 'w').close()\n"
         "file = os.open(__file__, os.O_RDONLY)\n"
-        "for _ in range(30): os.pread(file, 100, 0); time.sleep(0.01)\n"
-        "raise SystemExit(7)"
+        + until_there(sampled, "os.pread(file, 100, 0)")
+        + "raise SystemExit(7)"
     )
     arguments = ["trace", "run", "--out", str(trace), "--", sys.executable, str(script)]
     assert run_headrace(arguments) == 7
