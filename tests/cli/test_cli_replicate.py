@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from headrace.wire.replication import (
     ReplicationView,
     ReplicationWanted,
 )
+from waiting import eventually
 
 
 def save_checkpoint(root: Path, step: int, nbytes: int = 20_000) -> Path:
@@ -46,13 +46,6 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
     source = tmp_path / "source"
     source.mkdir()
     return source, tmp_path / "destination"
-
-
-def eventually(path: Path) -> None:
-    until = time.monotonic() + 15.0
-    while not path.exists():
-        assert time.monotonic() < until, f"{path} did not appear"
-        time.sleep(0.05)
 
 
 def test_once_copies_tells_and_ends(
@@ -190,9 +183,9 @@ def test_it_goes_on_until_ctrl_c_and_leaves_no_lock(roots: tuple[Path, Path]) ->
     call = [sys.executable, "-m", "headrace", "replicate", *map(str, roots)]
     process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        eventually(destination / ".headrace/replicators")
+        eventually((destination / ".headrace/replicators").exists)
         save_checkpoint(source, 100)
-        eventually(destination / "checkpoint-100/trainer_state.json")
+        eventually((destination / "checkpoint-100/trainer_state.json").exists)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     finally:
@@ -223,7 +216,7 @@ def test_a_controller_copies_goes_on_after_a_restart_and_ends(
     call = [sys.executable, "-m", "headrace", "replicate", *map(str, roots), "--name", "eval"]
     process = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     save_checkpoint(source, 100)
-    eventually(destination / "checkpoint-100/trainer_state.json")
+    eventually((destination / "checkpoint-100/trainer_state.json").exists)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     assert "the controller goes on with eval; the same with --end" in process.communicate()[1]
@@ -234,7 +227,7 @@ def test_a_controller_copies_goes_on_after_a_restart_and_ends(
     with LocalController(tmp_path / "journal.db", token=controller.token) as again:
         monkeypatch.setenv("HEADRACE_CONTROLLER", again.address)
         save_checkpoint(source, 200)
-        eventually(destination / "checkpoint-200/trainer_state.json")
+        eventually((destination / "checkpoint-200/trainer_state.json").exists)
         assert run(["replicate", "--list"]) == 0
         shown = capsys.readouterr().out
         assert f"{source} → {destination}" in shown
