@@ -319,6 +319,51 @@ def test_a_conversation_is_a_text_and_who_said_it_about_any_number_of_pictures(
     assert broken(tmp_path) == [None] * 3
 
 
+TURN = pa.struct({"from": pa.string(), "value": pa.string()})
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_conversations_in_columns_are_texts_and_who_said_them(tmp_path: Path, name: str) -> None:
+    said = [turns("<image>\nWhat is it?", "A cat."), turns("Hello.", "Hello."), []]
+    table = pa.table(
+        {
+            "id": ["0", "1", "2"],
+            "image": pa.array(held(PICTURES[0], None, PICTURES[1]), MEDIUM),
+            "conversations": pa.array(said, pa.list_(TURN)),
+        }
+    )
+    write_all(tmp_path, {name: FORMATS[name](table)})
+    found = records(tmp_path)
+    assert [json.loads(str(record.pop("json"))) for record in found] == said
+    assert found[0] == {"text": "<image>\nWhat is it?\nA cat.", "image": PICTURES[0]}
+    assert found[2] == {"text": "", "image": PICTURES[1]}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_conversations_about_several_pictures_tell_the_place_of_each(
+    tmp_path: Path, name: str
+) -> None:
+    images = pa.array([held(*PICTURES[:2]), held(PICTURES[2]), []], pa.list_(MEDIUM))
+    said = [turns("<image> or <image>?"), turns("<image><image>"), [{"from": "gpt", "value": None}]]
+    table = pa.table({"images": images, "conversations": pa.array(said, pa.list_(TURN))})
+    write_all(tmp_path, {name: FORMATS[name](table)})
+    index, reader = opened(tmp_path)
+    record = reader.open_record(index.location(0))
+    assert record["text"] == "<image> or <image>?"
+    assert (record["image.0"], record["image.1"]) == (PICTURES[0], PICTURES[1])
+    assert broken(tmp_path) == [
+        None,
+        "its text has places for 2 pictures, but there are 1",
+        "a turn in 'conversations' has no 'value'",
+    ]
+
+
+def test_conversations_beside_a_text_are_not_looked_at(tmp_path: Path) -> None:
+    said = pa.array([turns("y")], pa.list_(TURN))
+    write_all(tmp_path, {"x.parquet": as_parquet(pa.table({"text": ["x"], "conversations": said}))})
+    assert records(tmp_path) == [{"text": "x"}]
+
+
 @pytest.mark.parametrize(
     "line",
     [

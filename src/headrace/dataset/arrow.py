@@ -1,7 +1,7 @@
 """Scans Arrow files and streams, such as Hugging Face's datasets: a row is a sample.
 
 Values in record batches that are not compressed are ranges of the file. Compressed batches, and
-those with texts in pieces or values in dictionaries, are decoded as a whole.
+those with texts in pieces, conversations or values in dictionaries, are decoded as a whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ from headrace.dataset.arrowmessages import Message
 from headrace.dataset.features import BYTES
 from headrace.dataset.leaves import leaf_column
 from headrace.dataset.location import Member, SampleLocation
-from headrace.dataset.rowcolumns import FieldColumn, choose_columns, class_names, no_columns
+from headrace.dataset.rowcolumns import (
+    FieldColumn,
+    choose_columns,
+    class_names,
+    no_columns,
+    paths_of,
+)
 from headrace.dataset.rowsamples import Part, Row, RowSamples
 from headrace.dataset.scan import ClassNames, Scan, ScanSource
 
@@ -86,7 +92,7 @@ class _Rows:
         self._head = head
         self._columns = columns
         self._samples = samples
-        self._paths = [path for column in columns for path in column.paths]
+        self._paths = paths_of(columns)
         self._plain = all(_has_ranges(head.schema, column) for column in columns)
         self._count = 0
 
@@ -126,7 +132,7 @@ def _has_ranges(schema: pa.Schema, column: FieldColumn) -> bool:
         leaf = leaf.value_type
     if pa.types.is_struct(leaf):
         leaf = leaf.field(leaf.get_field_index("bytes")).type
-    return column.form != "pieces" and (leaf in _BOUNDS or pa.types.is_integer(leaf))
+    return column.form in ("value", "list") and (leaf in _BOUNDS or pa.types.is_integer(leaf))
 
 
 class _Ranges:

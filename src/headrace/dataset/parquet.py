@@ -10,7 +10,13 @@ import pyarrow.parquet as pq
 from headrace.core.errors import HeadraceError
 from headrace.dataset.leaves import leaf_column, require_distinct
 from headrace.dataset.location import Member, SampleLocation
-from headrace.dataset.rowcolumns import FieldColumn, choose_columns, class_names, no_columns
+from headrace.dataset.rowcolumns import (
+    FieldColumn,
+    choose_columns,
+    class_names,
+    no_columns,
+    paths_of,
+)
 from headrace.dataset.rowsamples import Part, Row, RowSamples
 from headrace.dataset.scan import ClassNames, Scan, ScanSource
 
@@ -41,7 +47,7 @@ def _rows(
     file: pq.ParquetFile, columns: tuple[FieldColumn, ...], samples: RowSamples
 ) -> Iterator[SampleLocation]:
     number = 0
-    paths = [path for column in columns for path in column.paths]
+    paths = paths_of(columns)
     for block in range(file.num_row_groups):
         chunks = _Chunks(file, block)
         batches = file.iter_batches(

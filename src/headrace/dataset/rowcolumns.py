@@ -5,13 +5,14 @@ is called like a medium, else the first. Lists of these, and lists of names of f
 ``images``, are several pictures. Hugging Face's features say which medium a column is and what
 classes are called.
 The text is the column named by ``text_field``, else ``text`` or ``caption``, else ``texts`` in
-pieces, else, where there is no medium, the first column of strings. A column of integers named
+pieces, else what is said in ``conversations`` (``turns``), else, where there is no medium, the
+first column of strings. A column of integers named
 ``label``, ``cls`` or ``class`` is the label. Other columns are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from headrace.dataset.location import Kind
 from headrace.dataset.media import LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
+from headrace.dataset.turns import COLUMN, SAID
 
 NAMES_OF_FILES = "images"
 PIECES = "texts"
@@ -39,8 +41,9 @@ class FieldColumn:
     path: str
     """Dotted path of the leaf, as Parquet names it; of a list, the list's."""
 
-    form: Literal["value", "list", "pieces"] = "value"
-    """A list has several values; pieces are those of one text, None where a picture stands."""
+    form: Literal["value", "list", "pieces", "turns"] = "value"
+    """A list has several values; pieces are those of one text, None where a picture stands; turns
+    are those of a conversation."""
 
     file: str = ""
     """Path of the leaf that names a file where the medium is not in the column; '' if none is."""
@@ -84,9 +87,16 @@ def choose_columns(schema: pa.Schema, text_field: str) -> tuple[FieldColumn, ...
         chosen["text"] = FieldColumn("text", text_field)
     if "text" not in chosen and _is_list_of_texts(schema, PIECES):
         chosen["text"] = FieldColumn("text", PIECES, "pieces")
+    if "text" not in chosen and _is_conversation(schema):
+        chosen |= {field: FieldColumn(field, COLUMN, "turns") for field in ("text", "json")}
     if not set(chosen) - {"label"}:
         chosen |= _first_text(schema)
     return tuple(chosen.values()) if set(chosen) - {"label"} else ()
+
+
+def paths_of(columns: Sequence[FieldColumn]) -> list[str]:
+    """Return the paths of all leaves of columns, each once."""
+    return list(dict.fromkeys(path for column in columns for path in column.paths))
 
 
 def class_names(schema: pa.Schema, columns: tuple[FieldColumn, ...]) -> tuple[str, ...]:
@@ -176,6 +186,15 @@ def _is_list(column_type: pa.DataType) -> bool:
 def _is_list_of_texts(schema: pa.Schema, name: str) -> bool:
     column_type = schema.field(name).type if name in schema.names else None
     return column_type is not None and _is_list(column_type) and is_text(column_type.value_type)
+
+
+def _is_conversation(schema: pa.Schema) -> bool:
+    column_type = schema.field(COLUMN).type if COLUMN in schema.names else None
+    if column_type is None or not _is_list(column_type):
+        return False
+    turn = column_type.value_type
+    place = turn.get_field_index(SAID) if pa.types.is_struct(turn) else -1
+    return place >= 0 and is_text(turn.field(place).type)
 
 
 def _is_binary(column_type: pa.DataType) -> bool:

@@ -19,6 +19,7 @@ from headrace.dataset.cache import BoundedCache, CacheStatistics
 from headrace.dataset.interleaved import joined
 from headrace.dataset.leaves import leaf_column
 from headrace.dataset.location import Container, Member, SampleLocation
+from headrace.dataset.turns import COLUMN, turns_as
 from headrace.storage.port import Storage
 from headrace.storage.rangefile import RangeFile
 
@@ -112,8 +113,10 @@ def _encoded(column: object, location: SampleLocation, member: Member) -> bytes:
 
 
 def _value(elements: list[object], member: Member) -> object:
-    """Return one of the pictures in a list, or the text that is in pieces."""
+    """Return one of the pictures in a list, or the text that is in pieces or in turns."""
     number = split_number(member.field)[1]
+    if number is None and member.name == COLUMN:
+        return turns_as(member.field, elements)
     if number is None:
         return joined(elements)  # type: ignore[arg-type] # a column of lists of strings
     element = [element for element in elements if element is not None][number]

@@ -17,6 +17,7 @@ from headrace.dataset.namedfiles import file_named
 from headrace.dataset.probe import Headers, joint, probe
 from headrace.dataset.rowcolumns import FieldColumn
 from headrace.dataset.scan import ScanSource
+from headrace.dataset.turns import turns_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class RowSamples:
         self._folder = posixpath.dirname(source.file.path)
         self._kind = leading_kind({column.field for column in columns})
         self._has_lists = any(column.form == "list" for column in columns)
+        self._has_turns = any(column.form == "turns" for column in columns)
 
     def sample(self, row: Row, member_of: Callable[[Part], Member]) -> SampleLocation:
         """Return the sample that a row is.
@@ -106,11 +108,14 @@ class RowSamples:
     def _parts(self, values: Mapping[str, object]) -> list[Part]:
         """Return the values of a row; what is null is left out, unless the sample is of its kind.
 
+        A conversation may be about no medium.
+
         Raises:
             CorruptDataError: they make no sample.
         """
         found = [part for column in self._columns for part in self._of_column(column, values)]
-        parts = [p for p in found if p.value is not None or p.file or p.field == self._kind]
+        needed = None if self._has_turns else self._kind
+        parts = [p for p in found if p.value is not None or p.file or p.field == needed]
         if all(part.field == "label" for part in parts):
             raise CorruptDataError("there is neither a medium nor a text in this row")
         if self._has_lists:
@@ -126,6 +131,9 @@ class RowSamples:
         elif column.form == "pieces":
             text = joined(value) if isinstance(value, list) else None
             yield Part(column.field, column, 0, text)
+        elif column.form == "turns":
+            said = turns_as(column.field, value) if isinstance(value, list) else None
+            yield Part(column.field, column, 0, said)
         else:
             elements = enumerate(value if isinstance(value, list) else ())
             there = [(place, element) for place, element in elements if self._counts(element)]
