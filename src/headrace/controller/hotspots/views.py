@@ -154,4 +154,4 @@ def _reason(files: tuple[HotspotFile, ...], trouble: str) -> str:
 
 def _is_lowering(planner: Planner, file: StoredFile) -> bool:
     raised = planner.files.get(file)
-    return raised is not None and not raised.wanted and not raised.has_own
+    return raised is not None and not raised.wanted
