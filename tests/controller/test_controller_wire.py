@@ -99,8 +99,9 @@ def estate_of(controller: LocalController) -> Estate:
 
 
 def job_of(controller: LocalController, name: str) -> JobView:
+    """Return what was told of a job, without its part of tiers: that is divided twice a second."""
     (found,) = [job for job in estate_of(controller).jobs if job.job == name]
-    return msgspec.structs.replace(found, age_s=0.0)
+    return msgspec.structs.replace(found, age_s=0.0, tiers={}, loans=(), guaranteed={})
 
 
 def agent_of(controller: LocalController, name: str) -> AgentView:
