@@ -259,6 +259,58 @@ def test_captions_are_read_again_although_their_files_are_not(tmp_path: Path) ->
     assert again.digest == index_of(tmp_path).digest != first.digest
 
 
+class CaptionReads(LocalStorage):
+    """Notes which files of captions are read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.read_of: set[str] = set()
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        if not path.endswith(".jpg"):
+            self.read_of.add(path)
+        return super().read(path, offset, length)
+
+
+@pytest.mark.parametrize(
+    ("change", "read_of"),
+    [
+        ({}, set()),
+        ({"a.jpg": picture(6, 6)}, set()),
+        ({"b.txt": b"other"}, {"captions.txt", "b.txt"}),
+        ({"captions.txt": b"a.jpg\tother\n"}, {"captions.txt", "b.txt"}),
+        ({"in/captions.txt": b"c.jpg\tother\n"}, {"captions.txt", "in/captions.txt", "b.txt"}),
+        ({"d.jpg": PICTURE, "d.txt": b"new"}, {"captions.txt", "b.txt", "d.txt"}),
+    ],
+)
+def test_captions_are_only_read_again_where_they_or_the_files_are_others(
+    tmp_path: Path, change: dict[str, bytes], read_of: set[str]
+) -> None:
+    media = {"a.jpg": PICTURE, "b.jpg": PICTURE, "in/c.jpg": PICTURE}
+    lists = {"captions.txt": b"a.jpg\tx\nin/c.jpg\tz\n", "b.txt": b"y"}
+    first = index_of(write_all(tmp_path, {**media, **lists}))
+    assert not first.problems
+    storage = CaptionReads(write_all(tmp_path, change))
+    again = build_index(storage, previous=first)
+    assert again.to_bytes() == index_of(tmp_path).to_bytes()
+    assert storage.read_of == read_of
+
+
+@pytest.mark.parametrize("gone", ["captions.txt", "b.txt", "in/c.jpg"])
+def test_captions_are_read_again_where_files_are_gone(tmp_path: Path, gone: str) -> None:
+    media = {"a.jpg": PICTURE, "b.jpg": PICTURE, "in/c.jpg": PICTURE}
+    lists = {"captions.txt": b"a.jpg\tx\nin/c.jpg\tz\n", "b.txt": b"y"}
+    first = index_of(write_all(tmp_path, {**media, **lists}))
+    (tmp_path / gone).unlink()
+    assert index_of(tmp_path, previous=first).to_bytes() == index_of(tmp_path).to_bytes()
+
+
+def test_captions_of_which_something_is_wrong_are_read_again(tmp_path: Path) -> None:
+    write_all(tmp_path, {"a.jpg": PICTURE, "captions.txt": b"a.jpg\tx\nb.jpg\ty\n"})
+    first = index_of(tmp_path)
+    assert reasons(index_of(tmp_path, previous=first)) == reasons(first) != {}
+
+
 def test_the_digest_covers_captions(tmp_path: Path) -> None:
     write_all(tmp_path, {"a.jpg": PICTURE, "a.txt": b"x"})
     first = index_of(tmp_path)

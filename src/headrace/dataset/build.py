@@ -20,7 +20,7 @@ from PIL import Image
 
 from headrace.core.errors import CallerError, HeadraceError, NotFoundError
 from headrace.dataset.arrow import scan_arrow
-from headrace.dataset.captions import read_captions, with_captions
+from headrace.dataset.captions import Captions, kept_captions, read_captions, with_captions
 from headrace.dataset.classes import agreed_names
 from headrace.dataset.folder import scan_media_file, with_labels
 from headrace.dataset.index import FileProblem, Index, IndexMeta
@@ -90,7 +90,8 @@ def build_index(
         options: How to scan.
         previous: Rows of files whose size and version have not changed since are taken
             over from it; a file with anything broken, or that names media files, is always
-            scanned again.
+            scanned again. Captions are taken over if neither their files nor the paths of
+            media files changed.
         side: Where to keep what is derived from compressed text files; None is
             ``.headrace`` below the root.
         on_progress: Called in this thread after each file.
@@ -122,13 +123,7 @@ def build_index(
     problems += missing_shards(storage, listing.states, listing.files)
     problems += [_misnamed(file) for file in listing.misnamed]
     problems += [_closed(storage, folder) for folder in listing.closed]
-    captions = read_captions(
-        storage,
-        listing.captions,
-        listing.files,
-        text_field=options.text_field,
-        workers=options.workers,
-    )
+    captions = _captions(storage, options, listing, previous)
     problems += captions.problems
     table = with_captions(_in_order(found.table(), listing.files), captions)
     table, classes = with_labels(_with_own_names(with_named_files(table)), names)
@@ -145,6 +140,24 @@ def build_index(
             problems=tuple(sorted(problems, key=lambda p: p.file)),
             ignored=dict(sorted(listing.ignored.items())),
         ),
+    )
+
+
+def _captions(
+    storage: Storage, options: ScanOptions, listing: Listing, previous: Index | None
+) -> Captions:
+    kept = None
+    if previous is not None and (previous.meta.text_field, previous.meta.companions) == (
+        options.text_field,
+        listing.companions,
+    ):
+        kept = kept_captions(previous, listing.captions, listing.files)
+    return kept or read_captions(
+        storage,
+        listing.captions,
+        listing.files,
+        text_field=options.text_field,
+        workers=options.workers,
     )
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.core.digest import name_digest
 from headrace.core.errors import CorruptDataError, HeadraceError
 from headrace.dataset.captionlists import CAPTION_LISTS, LINE_BYTES, caption_lines
-from headrace.dataset.index import FileProblem
+from headrace.dataset.index import FileProblem, Index
 from headrace.dataset.media import container_of
 from headrace.storage.port import FileInfo, Storage
 from headrace.storage.rangefile import RangeFile
@@ -99,7 +99,7 @@ def read_captions(
         text_field: Column of the captions in lists that have several.
         workers: Files that are read at the same time.
     """
-    media = pa.array([f.path for f in files if container_of(f.path) == "file"], pa.string())
+    media = _media(files)
     tables, problems = [_SCHEMA.empty_table()], []
     for file in found.lists:
         table, faults = _listed(storage, file, media, text_field)
@@ -110,6 +110,33 @@ def read_captions(
     problems += faulty
     problems += _speechless(found.lists, _without(left, table))
     return Captions(pa.concat_tables([*tables, table]), problems)
+
+
+def kept_captions(
+    previous: Index, found: CaptionFiles, files: Iterable[FileInfo]
+) -> Captions | None:
+    """Return the captions that an index has; None: some were faulty, or are of other media files.
+
+    Args:
+        previous: An index that was made of the same files of captions.
+        found: These.
+        files: Those that may hold samples now.
+    """
+    told = {file.path for file in (*found.lists, *found.beside.values())}
+    if any(problem.file in told for problem in previous.problems):
+        return None
+    table = previous.table
+    single = table.filter(pc.equal(table.column("container").cast(pa.string()), "file"))
+    paths = single.column("file").cast(pa.string())
+    if not paths.equals(pa.chunked_array([_media(files)])):
+        return None
+    captions = pa.table([paths, single.column("text").cast(pa.large_string())], schema=_SCHEMA)
+    return Captions(captions, [])
+
+
+def _media(files: Iterable[FileInfo]) -> pa.Array:
+    """Return the paths of media files."""
+    return pa.array([f.path for f in files if container_of(f.path) == "file"], pa.string())
 
 
 def with_captions(table: pa.Table, captions: Captions) -> pa.Table:
