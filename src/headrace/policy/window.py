@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,6 +9,7 @@ from typing import TypeAlias
 from headrace.core.parts import SamplePart
 from headrace.policy.estimate import Estimates
 from headrace.policy.item import Content, Item, State, Waiter
+from headrace.policy.itemheap import ItemHeap
 from headrace.policy.lookahead_events import Asked, JobChanged, Plan, Planned, Visit
 from headrace.policy.pace import Pace
 
@@ -34,14 +34,10 @@ class WindowLimits:
     """Step time until the first one is measured [s]."""
 
 
-Heap: TypeAlias = list[tuple[float, int, Item]]
-"""(key, tie-breaker, item); entries outlive their items and are skipped then."""
-
 Piece: TypeAlias = tuple[int, int, SamplePart]
 """(sample, epoch, part)."""
 
 _REBUILD = 0.2
-_SLACK_ENTRIES = 64
 _FEWEST_STEPS = 2
 _CRASHES_KEPT = 4096
 _SILENT_S = 60.0
@@ -89,11 +85,10 @@ class JobWindow:
         self._limits = limits
         self._steps: dict[int, list[Visit]] = {}
         self._by_piece: dict[Piece, Item] = {}
-        self._waited: Heap = []
-        self._due: Heap = []
-        self._overdue: Heap = []
-        self._latest_ready: Heap = []
-        self._count = 0
+        self._waited = ItemHeap(self._is_wanted)
+        self._due = ItemHeap(self._is_foreseen)
+        self._overdue = ItemHeap(self._is_foreseen)
+        self._latest_ready = ItemHeap(self._is_droppable)
         self._next = change.start_step
         self.change(change, now)
 
@@ -189,15 +184,15 @@ class JobWindow:
         """Let a request wait for an item."""
         item.waiters.append(waiter)
         if item.state == "planned":
-            self._push(self._waited, item.urgency, item)
+            self._waited.push(item.urgency, item)
 
     def requeue(self, item: Item) -> None:
         """Put an item back among those to be started: its task failed, or its request left."""
         item.state = "planned"
         if item.waiters:
-            self._push(self._waited, item.urgency, item)
+            self._waited.push(item.urgency, item)
         else:
-            self._push(self._due, self._key(item), item)
+            self._due.push(self._key(item), item)
 
     def learn(self, planned: Planned, *, seconds: float, nbytes: int) -> None:
         """Take in what a sample took [s] and needs [bytes]; others may be due sooner by that."""
@@ -234,28 +229,26 @@ class JobWindow:
 
     def candidate(self, now: float) -> tuple[bool, float, Item] | None:
         """Return the item to start next as (nobody waits for it, slack, item)."""
-        waited = self._top(self._waited)
+        waited = self._waited.top()
         if waited is not None:
-            return False, waited.urgency - now, waited
+            return False, waited[1].urgency - now, waited[1]
         due = self._next_due(now)
         if due is not None:
             return True, self._slack(due, now), due
-        overdue = self._top(self._overdue)
-        return None if overdue is None else (True, self._slack(overdue, now), overdue)
+        overdue = self._overdue.top()
+        return None if overdue is None else (True, self._slack(overdue[1], now), overdue[1])
 
     def keep_ready(self, item: Item) -> None:
         """Note that an item lies ready."""
-        self._push(self._latest_ready, -item.visit.step, item)
+        self._latest_ready.push(-item.visit.step, item)
 
     def latest_ready(self) -> Item | None:
         """Return the ready item that is due last: the one to drop when memory is short.
 
         One that is being sent to another job is none: its memory would not be free.
         """
-        heap = self._latest_ready
-        while heap and not self._is_droppable(heap[0][2]):
-            heapq.heappop(heap)
-        return heap[0][2] if heap else None
+        latest = self._latest_ready.top()
+        return None if latest is None else latest[1]
 
     def is_silent(self, now: float) -> bool:
         """Return whether nobody asked for so long that the loop may have ended."""
@@ -275,11 +268,11 @@ class JobWindow:
 
     def waited_cost_s(self) -> float:
         """Return the CPU that waited-for items still need [s]."""
-        return sum(i.cost_s for _, _, i in self._waited if self._is_live(i, "planned"))
+        return sum(item.cost_s for item in self._waited)
 
     def waiting_count(self) -> int:
         """Return how many waited-for items are not started."""
-        return sum(self._is_live(item, "planned") for _, _, item in self._waited)
+        return sum(1 for _ in self._waited)
 
     def waited(self) -> list[Item]:
         """Return the items that a request waits for."""
@@ -306,7 +299,7 @@ class JobWindow:
         item = self.add(step, planned)
         if len(self.items) == known:
             return []
-        self._push(self._due, self._key(item), item)
+        self._due.push(self._key(item), item)
         return [item]
 
     def _key(self, item: Item) -> float:
@@ -316,22 +309,21 @@ class JobWindow:
         return self.pace.deadline(item.visit.step, now) - item.lead_s - now
 
     def _next_due(self, now: float) -> Item | None:
-        while (item := self._top(self._due)) is not None:
+        while (first := self._due.top()) is not None:
+            item = first[1]
             slack = self._slack(item, now)
             if slack >= 0 or not self.pace.is_moving:
                 lead_s = max(self._limits.lead_s, (_FEWEST_STEPS + 1) * self.pace.step_time_s)
                 return item if slack <= lead_s else None
-            heapq.heappop(self._due)
-            self._push(self._overdue, -self._key(item), item)
+            self._due.pop()
+            self._overdue.push(-self._key(item), item)
         return None
 
-    def _top(self, heap: Heap) -> Item | None:
-        while heap and not self._is_startable(heap, heap[0][2]):
-            heapq.heappop(heap)
-        return heap[0][2] if heap else None
+    def _is_wanted(self, item: Item) -> bool:
+        return self._is_live(item, "planned") and bool(item.waiters)
 
-    def _is_startable(self, heap: Heap, item: Item) -> bool:
-        return self._is_live(item, "planned") and bool(item.waiters) == (heap is self._waited)
+    def _is_foreseen(self, item: Item) -> bool:
+        return self._is_live(item, "planned") and not item.waiters
 
     def _is_live(self, item: Item, state: State) -> bool:
         return item.state == state and self.items.get(item.visit) is item
@@ -339,28 +331,11 @@ class JobWindow:
     def _is_droppable(self, item: Item) -> bool:
         return self._is_live(item, "ready") and item.result is not None and not item.result.sending
 
-    def _push(self, heap: Heap, key: float, item: Item) -> None:
-        self._count += 1
-        heapq.heappush(heap, (key, self._count, item))
-        if len(heap) > 2 * len(self.items) + _SLACK_ENTRIES:
-            heap[:] = self._once_each(heap)
-            heapq.heapify(heap)
-
-    def _once_each(self, heap: Heap) -> Heap:
-        """Return each item's first entry: one that was set aside and taken up has several."""
-        first: dict[Visit, tuple[float, int, Item]] = {}
-        for entry in heap:
-            visit = entry[2].visit
-            known = first.get(visit)
-            if self.items.get(visit) is entry[2] and (known is None or entry[:2] < known[:2]):
-                first[visit] = entry
-        return list(first.values())
-
     def _rebuild(self) -> None:
         self._keyed_with = self.pace.step_time_s
-        self._due = []
-        self._overdue = []
+        self._due.clear()
+        self._overdue.clear()
         for item in self.items.values():
             if item.state == "planned" and not item.waiters:
                 item.cost_s = self.estimates.cost_s(item.planned.kind, item.planned.cost_s)
-                self._push(self._due, self._key(item), item)
+                self._due.push(self._key(item), item)
