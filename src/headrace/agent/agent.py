@@ -201,6 +201,7 @@ class Agent:
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             self.engine.tidy()
+            self.engine.prepared.give_back()
 
 
 def run_agent(

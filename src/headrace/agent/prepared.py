@@ -57,3 +57,7 @@ class Prepared:
         self._arena.free(self._extents.pop(ticket))
         self._results.pop(ticket, None)
         self._readings.pop(ticket, None)
+
+    def give_back(self) -> None:
+        """Give the system the memory that no sample needed since this was called last."""
+        self._arena.give_back()
