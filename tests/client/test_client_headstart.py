@@ -21,6 +21,7 @@ from headrace.core.draws import SampleKey
 from headrace.core.errors import CorruptSampleError
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Prepared, Preparer
+from headrace.wire.messages import ErrorAnswer
 from longclips import PARTS, PIPELINE, long_clips, save_clip, set_costs
 from waiting import eventually
 
@@ -198,3 +199,29 @@ def test_agents_begin_heavy_samples_by_themselves(dataset: Path, expected: list[
     ):
         assert digests(loader) == expected[:STEPS]
         assert loader.summary().counts.early == 0
+
+
+def away(agent: FakeAgent) -> FakeAgent:
+    agent.refusal_status = 502
+    agent.refusal = ErrorAnswer(error="the NameNode does not answer", code="storage")
+    return agent
+
+
+def test_where_no_agent_answers_heavy_samples_are_begun_early_and_once(
+    dataset: Path, expected: list[str], clips: Clips
+) -> None:
+    agent = away(FakeAgent("one", fake.honest))
+    with (
+        faking(agent) as addresses,
+        loading(dataset, agents=addresses, **OPTIONS) as loader,
+    ):
+        batches = iter(loader)
+        found = take(batches, 4)
+        eventually(lambda: early(loader).ready >= PARTS)
+        agent.refusal = None
+        eventually(lambda: loader.statistics().background.agents[0].state == "up")
+        found += take(batches, STEPS - 4)
+        assert found == expected[:STEPS]
+        assert loader.summary().counts.early == PARTS
+        assert agent.fetches, "it is asked for the other samples"
+    assert sorted(clips.begun[0]) == list(range(PARTS))

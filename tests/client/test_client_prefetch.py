@@ -111,6 +111,18 @@ def test_no_more_is_made_ahead_than_the_limits_allow(steps: int, budget: int, re
     ended(prefetcher)
 
 
+def test_what_is_reserved_for_other_things_is_left_to_them() -> None:
+    reserved = [3 * NBYTES]
+    limits = PrefetchLimits(steps=8, budget_bytes=5 * NBYTES)
+    prefetcher = Prefetcher(0, limits, Held(), reserved=lambda: reserved[0])
+    prefetcher.start([Scripted()])
+    assert ready_at_last(prefetcher, 2) == 2
+    assert (prefetcher.capacity(), prefetcher.statistics().budget_bytes) == (2, 2 * NBYTES)
+    reserved[0] = 0
+    assert ready_at_last(prefetcher, 5) == 5
+    ended(prefetcher)
+
+
 def test_a_batch_larger_than_the_budget_is_made_one_at_a_time() -> None:
     prefetcher = prefetching([Scripted(), Scripted()], budget=NBYTES // 2)
     for step in range(5):

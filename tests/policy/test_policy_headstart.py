@@ -95,7 +95,7 @@ def test_what_memory_can_never_hold_keeps_no_other_from_it() -> None:
     one.foresee(piece(11), 11 * MB)
     one.foresee(piece(12), MB)
     assert begun(one) == piece(12)
-    assert one.left_of(11) == []
+    assert one.pass_by(11) == []
 
 
 def test_so_many_samples_are_ahead_whatever_their_parts() -> None:
@@ -113,10 +113,18 @@ def test_a_failure_leaves_nothing_and_a_step_forgets_what_it_does_not_need() -> 
         one.foresee(piece(step), MB)
     begun(one)
     assert not one.end(piece(11), None)
-    assert one.left_of(11) == []
-    assert one.left_of(12) == [piece(12)]
-    one.take(piece(12))
-    assert (one.left_of(12), one.held_bytes, begun(one)) == ([], 0, None)
+    assert one.pass_by(11) == []
+    assert one.pass_by(12) == [piece(12)]
+    assert (one.pass_by(12), one.held_bytes, begun(one)) == ([], 0, None)
+
+
+def test_what_is_made_after_its_step_went_without_it_is_not_kept() -> None:
+    one = starts()
+    one.foresee(piece(11), MB)
+    begun(one)
+    assert one.pass_by(11) == []
+    assert not one.end(piece(11), MB)
+    assert one.held_bytes == 0
 
 
 def test_no_more_is_foreseen_than_is_remembered() -> None:

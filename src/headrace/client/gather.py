@@ -123,8 +123,9 @@ class Gatherer:
     def _ask_all(self, work: Work) -> None:
         job, cuts = self._shop.job, self._shop.part_cuts
         keys = [work.assembly.key(visit) for visit in work.assembly.waiting]
-        pieces = pieces_of_keys(job, keys, cuts)
-        self._foresee(work, pieces)
+        every = pieces_of_keys(job, keys, cuts)
+        self._foresee(work, every)
+        pieces = self._left_by_head_start(work, every)
         shares = shares_of(job, work.step, pieces, self._shop.fleet.standing, cuts)
         for share in shares:
             work.counts.beside += share.beside
@@ -138,6 +139,16 @@ class Gatherer:
                 self._making.make(work, piece, "local")
         if self._shop.early is not None:
             self._shop.early.look_beyond(work.step)
+
+    def _left_by_head_start(self, work: Work, pieces: Sequence[Piece]) -> Sequence[Piece]:
+        """Take what was begun here while no agent answered; return the other pieces."""
+        early = self._shop.early
+        if early is None:
+            return pieces
+        begun = [piece for piece in pieces if early.has_begun(work.step, piece)]
+        for piece in begun:
+            self._making.make(work, piece, "local")
+        return [piece for piece in pieces if piece not in begun] if begun else pieces
 
     def _foresee(self, work: Work, pieces: Sequence[Piece]) -> None:
         for piece in pieces:

@@ -1,6 +1,6 @@
 """Begins heavy samples of further steps on the decoding threads, and keeps them for their step.
 
-Only a loader without agents does so: agents look far enough ahead by themselves.
+Only a loader that no agent answers does so: agents look far enough ahead by themselves.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class HeadStart:
         maker: Maker,
         costs: Costs,
         pace: Pace,
+        alone: Callable[[], bool],
         closed: Callable[[], bool],
     ) -> None:
         """Begin nothing yet.
@@ -115,12 +116,13 @@ class HeadStart:
             maker: What they make it with.
             costs: What it takes.
             pace: How fast the loop goes.
+            alone: Whether no agent begins heavy samples.
             closed: Whether nobody will need it any more.
         """
         self._outlook = outlook
         self._lead_steps = lead_steps
         self._crew, self._maker, self._costs, self._pace = crew, maker, costs, pace
-        self._closed = closed
+        self._alone, self._closed = alone, closed
         self._lock = threading.Lock()
         self._starts = HeadStarts(limits)
         self._sizes = Estimates()
@@ -148,13 +150,21 @@ class HeadStart:
             inbox.put(delivery)
         return delivery is not None
 
+    def has_begun(self, step: int, piece: Piece) -> bool:
+        """Return whether a step's piece was begun early, so that nobody else is to be asked."""
+        early = EarlyPiece(step, *piece.visit, piece.part)
+        with self._lock:
+            return self._starts.has_begun(early)
+
     def look_beyond(self, step: int) -> None:
         """Begin what is heavy behind a step that has claimed all that it needs."""
         with self._lock:
             self._next = max(self._next, step + 1)
-            for early in self._starts.left_of(step):
-                self._forget(early)
-            self._foresee(step + 1)
+            for early in self._starts.pass_by(step):
+                self._pieces.pop(early, None)
+                self._ready.pop(early, None)
+            if self._alone():
+                self._foresee(step + 1)
         self._begin()
 
     def put(self, delivery: Delivery) -> None:
@@ -189,16 +199,20 @@ class HeadStart:
     def _foresee(self, first: int) -> None:
         end = min(self._next + STEPS_AT_ONCE, first + STEPS)
         while self._next < end and self._starts.wants_more:
-            for piece in self._outlook.pieces(self._next):
+            for piece in filter(self._is_makeable, self._outlook.pieces(self._next)):
                 early = EarlyPiece(self._next, *piece.visit, piece.part)
                 self._pieces[early] = piece
                 self._starts.foresee(early, self._nbytes(piece))
             self._next += 1
 
+    def _is_makeable(self, piece: Piece) -> bool:
+        """Return whether this host reads what a piece is made from."""
+        return self._maker.sees(piece.key)
+
     def _begin(self) -> None:
         """Begin what may be; nothing before the loop's pace is known."""
         lead_s = self._lead_steps * self._pace.read().step_time_s
-        while lead_s and not self._closed():
+        while lead_s and self._alone() and not self._closed():
             with self._lock:
                 early = self._starts.begin_next(lead_s=lead_s, takes=self._takes)
                 if early is None:

@@ -45,7 +45,8 @@ FETCHING_THREADS = 3
 """Steps fetched from agents at the same time: one is read, one is on its way, one is asked for."""
 
 EARLY_SHARE = 4
-"""This part of the memory for steps is that of heavy samples of further ones, if a job has any."""
+"""This part of the memory for steps is that of heavy samples of further ones, if a job has any and
+no agent answers."""
 
 EARLY_SAMPLES = 4
 """Heavy samples that may be ahead of their step for each thread that may make them so."""
@@ -88,7 +89,7 @@ class Machinery:
         self._targets = _targets(job, self.plan)
         self._part_cuts = self.plan.cuts if config.agents else _part_cuts(job, self._targets)
         self._costs = Costs(job)
-        self._heavy_s = None if config.agents else heavy_from(job)
+        self._heavy_s = heavy_from(job)
         self._crew = Crew(config.threads())
         self._fleet = Fleet(
             config.registry(),
@@ -235,11 +236,9 @@ class Machinery:
             self._reporter.stop_asking()
 
     def _started(self, step: int) -> Prefetcher:
-        config, early_bytes = self._config, self._early_bytes()
-        limits = PrefetchLimits(
-            steps=config.prefetch_steps, budget_bytes=config.prefetch_bytes - early_bytes
-        )
-        prefetcher = Prefetcher(step, limits, self._held)
+        config = self._config
+        limits = PrefetchLimits(steps=config.prefetch_steps, budget_bytes=config.prefetch_bytes)
+        prefetcher = Prefetcher(step, limits, self._held, reserved=self._reserved)
         self._early = self._head_start(prefetcher)
         shop = self._workshop(prefetcher)
         prefetcher.start([Gatherer(shop) for _ in range(self._threads())])
@@ -269,9 +268,23 @@ class Machinery:
             closed=prefetcher.stopped,
         )
 
+    def _is_alone(self) -> bool:
+        """Return whether no agent answers now that would begin heavy samples."""
+        return not self._fleet.members
+
     def _early_bytes(self) -> int:
         """Return the part of the memory for steps that heavy samples of further ones may hold."""
-        return 0 if self._heavy_s is None else max(1, self._config.prefetch_bytes // EARLY_SHARE)
+        return max(1, self._config.prefetch_bytes // EARLY_SHARE)
+
+    def _reserved(self) -> int:
+        """Return how much of the memory for steps is that of heavy samples now [bytes].
+
+        With agents, only that of what was begun before they came.
+        """
+        early = self._early
+        if early is None:
+            return 0
+        return self._early_bytes() if self._is_alone() else early.statistics().held_bytes
 
     def _head_start(self, prefetcher: Prefetcher) -> HeadStart | None:
         if self._heavy_s is None:
@@ -298,6 +311,7 @@ class Machinery:
             maker=self._maker,
             costs=self._costs,
             pace=self.pace,
+            alone=self._is_alone,
             closed=prefetcher.stopped,
         )
 

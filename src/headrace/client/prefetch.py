@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,8 +50,24 @@ class PrefetchLimits:
 class Prefetcher:
     """Makes steps ahead. ``take`` is for one thread; everything else is thread-safe."""
 
-    def __init__(self, first_step: int, limits: PrefetchLimits, held: Held) -> None:
+    def __init__(
+        self,
+        first_step: int,
+        limits: PrefetchLimits,
+        held: Held,
+        *,
+        reserved: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Begin with a step once started.
+
+        Args:
+            first_step: The first one that is made.
+            limits: How far ahead of the loop.
+            held: How long the job's quota holds it back.
+            reserved: Returns how much of the budget is for other things now [bytes].
+        """
         self._limits = limits
+        self._reserved = reserved
         self._held = held
         self._next = first_step
         self._ready: dict[int, Gathered | BaseException] = {}
@@ -113,7 +129,7 @@ class Prefetcher:
         """Return how many steps may lie ready: as many as memory allows, once their size shows."""
         if not self._largest:
             return self._limits.steps
-        return max(1, min(self._limits.steps, self._limits.budget_bytes // self._largest))
+        return max(1, min(self._limits.steps, self._budget_bytes() // self._largest))
 
     def statistics(self) -> PrefetchStatistics:
         """Describe what is ready and in the making."""
@@ -122,7 +138,7 @@ class Prefetcher:
                 ready_steps=len(self._ready),
                 ready_bytes=self._ready_bytes,
                 making_steps=self._making,
-                budget_bytes=self._limits.budget_bytes,
+                budget_bytes=self._budget_bytes(),
             )
 
     def stop(self) -> None:
@@ -173,7 +189,10 @@ class Prefetcher:
         if self._largest is None or self._making + len(self._ready) >= self._limits.steps:
             return False
         wanted = self._ready_bytes + (self._making + 1) * self._largest
-        return wanted <= self._limits.budget_bytes
+        return wanted <= self._budget_bytes()
+
+    def _budget_bytes(self) -> int:
+        return self._limits.budget_bytes - self._reserved()
 
     def _deliver(self, step: int, result: Gathered | BaseException) -> None:
         with self._changed:

@@ -50,7 +50,7 @@ class Workshop:
     fleet: Fleet
     crew: Crew
     early: HeadStart | None
-    """None: agents begin heavy samples early, or none is heavy."""
+    """None: no sample is heavy."""
 
     maker: Maker
     pace: Pace

@@ -71,6 +71,8 @@ class HeadStarts:
         self._foreseen: dict[EarlyPiece, int] = {}
         self._making: dict[EarlyPiece, int] = {}
         self._ready: dict[EarlyPiece, int] = {}
+        self._passed: set[EarlyPiece] = set()
+        """Those in the making whose step goes without them."""
 
     @property
     def wants_more(self) -> bool:
@@ -129,7 +131,9 @@ class HeadStarts:
             nbytes: What its result holds [bytes]; None: nobody needs it, or there is none.
         """
         del self._making[piece]
-        if nbytes is None or self.held_bytes + nbytes > self._limits.budget_bytes:
+        is_late = piece in self._passed
+        self._passed.discard(piece)
+        if nbytes is None or is_late or self.held_bytes + nbytes > self._limits.budget_bytes:
             return False
         self._ready[piece] = nbytes
         return True
@@ -143,9 +147,20 @@ class HeadStarts:
         """Return whether a piece was begun and is not made yet."""
         return piece in self._making
 
-    def left_of(self, step: int) -> list[EarlyPiece]:
-        """Return a step's pieces that are foreseen or ready."""
-        return [piece for piece in (*self._foreseen, *self._ready) if piece.step == step]
+    def has_begun(self, piece: EarlyPiece) -> bool:
+        """Return whether a piece is in the making or lies ready."""
+        return piece in self._making or piece in self._ready
+
+    def pass_by(self, step: int) -> list[EarlyPiece]:
+        """Forget a step that has taken all that it needs; return its pieces that were left.
+
+        Those that are still in the making are not kept.
+        """
+        left = [piece for piece in (*self._foreseen, *self._ready) if piece.step == step]
+        for piece in left:
+            self.take(piece)
+        self._passed.update(piece for piece in self._making if piece.step == step)
+        return left
 
     def _has_thread(self, *, is_short: bool) -> bool:
         limits = self._limits
