@@ -11,6 +11,7 @@ import pytest
 from made_up_media import parquet, picture, write_all
 
 from headrace.core.errors import CorruptSampleError, NotFoundError
+from headrace.dataset import parquetgroups
 from headrace.dataset.build import build_index
 from headrace.dataset.index import Index
 from headrace.dataset.reader import ReaderLimits, SampleReader, decode_fields
@@ -171,6 +172,31 @@ def test_a_damaged_page_is_a_corrupt_sample(tmp_path: Path) -> None:
     os.utime(path, ns=(stamp, stamp))
     with pytest.raises(CorruptSampleError, match="row group"):
         reader.read_raw(location)
+
+
+def test_a_row_group_that_is_too_large_is_named_when_it_is_indexed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"{n} " * 300 for n in range(12)]
+    data = parquet({"text": texts}, row_group=6)
+    index, reader = opened(tmp_path, data)
+    monkeypatch.setattr(parquetgroups, "GROUP_BYTES", 5000)
+    with pytest.raises(CorruptSampleError, match=r"row group 1 of .* larger than .* fewer rows"):
+        reader.read_raw(index.location(7))
+    again, _ = opened(tmp_path, parquet({"text": [*texts[:2], "x" * 6000]}, row_group=2))
+    assert len(again) == 2
+    assert "row group 1 of 0 MiB is larger" in again.problems[0].reason
+
+
+def test_a_row_group_that_grows_when_it_is_decoded_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One text, said once in a dictionary, for all rows."""
+    data = parquet({"text": ["x" * 1000] * 2000}, row_group=2000)
+    monkeypatch.setattr(parquetgroups, "GROUP_BYTES", 1_000_000)
+    index, _ = opened(tmp_path, data)
+    assert len(index) < 1000
+    assert "row group 0" in index.problems[0].reason
 
 
 def test_threads_that_want_the_same_row_group_decode_it_once(tmp_path: Path) -> None:

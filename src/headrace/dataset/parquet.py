@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from headrace.core.errors import HeadraceError
 from headrace.dataset.leaves import leaf_column, require_distinct
 from headrace.dataset.location import Member, SampleLocation
+from headrace.dataset.parquetgroups import group_batches
 from headrace.dataset.rowcolumns import (
     FieldColumn,
     choose_columns,
@@ -50,11 +51,8 @@ def _rows(
     paths = paths_of(columns)
     for block in range(file.num_row_groups):
         chunks = _Chunks(file, block)
-        batches = file.iter_batches(
-            BATCH_ROWS, row_groups=[block], columns=paths, use_threads=False
-        )
         row = 0
-        for batch in batches:
+        for batch in group_batches(file, block, paths, BATCH_ROWS):
             arrays = {path: leaf_column(batch, path) for path in paths}
             for at in range(batch.num_rows):
                 values = {path: array[at].as_py() for path, array in arrays.items()}
@@ -65,8 +63,7 @@ def _rows(
 class _Chunks:
     """Where the columns of a row group lie.
 
-    Metadata of a column is looked at only once a batch of it was read: Arrow reports what is wrong
-    with it to who reads, and ends the process of who asks for the metadata (pyarrow 26).
+    They are looked at once a batch was read, for the reason that ``group_batches`` has.
     """
 
     def __init__(self, file: pq.ParquetFile, block: int) -> None:

@@ -19,9 +19,13 @@ from headrace.dataset.cache import BoundedCache, CacheStatistics
 from headrace.dataset.interleaved import joined
 from headrace.dataset.leaves import leaf_column
 from headrace.dataset.location import Container, Member, SampleLocation
+from headrace.dataset.parquetgroups import group_batches
 from headrace.dataset.turns import COLUMN, turns_as
 from headrace.storage.port import Storage
 from headrace.storage.rangefile import RangeFile
+
+BATCH_ROWS = 256
+"""Rows of a row group that are decoded at once [rows]."""
 
 HEADS = 1024
 """Footers and schemas that are kept [files]."""
@@ -80,7 +84,7 @@ class RowGroups:
         footer = self._footers.get(key, lambda: self._read_footer(location))
         with self._opened(location) as stream:
             file = pq.ParquetFile(stream, metadata=footer)
-            return file.read_row_group(location.block, columns=[*paths], use_threads=False)
+            return pa.Table.from_batches([*group_batches(file, location.block, paths, BATCH_ROWS)])
 
     def _read_footer(self, location: SampleLocation) -> pq.FileMetaData:
         with self._opened(location) as stream:
