@@ -20,6 +20,7 @@ from typing import IO
 import msgspec
 
 from headrace.core.errors import DeadlineError, HeadraceError, ProtocolError
+from headrace.core.load import busy_machine
 from headrace.demo.protocol import Failed, Message, SegmentEnd, SegmentPlan, decode, encode
 
 SILENCE_LIMIT_S = 120.0
@@ -138,8 +139,8 @@ def listen(
                     selector.unregister(trainer)
             if time.monotonic() - heard_s > SILENCE_LIMIT_S:
                 raise DeadlineError(
-                    f"no trainer process said anything for {SILENCE_LIMIT_S:g} s; "
-                    "run again with --debug, or on a machine that is less busy"
+                    f"no trainer process said anything for {SILENCE_LIMIT_S:g} s"
+                    + (busy_machine() or "; run again with --debug")
                 )
 
 

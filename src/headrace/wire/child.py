@@ -15,6 +15,7 @@ from typing import IO, Generic, Protocol, Self, TypeVar
 import msgspec
 
 from headrace.core.errors import AgentUnavailableError
+from headrace.core.load import busy_machine
 from headrace.wire.auth import TOKEN_VARIABLE, new_token
 
 START_TIMEOUT_S = 30.0
@@ -154,12 +155,15 @@ class ChildDaemon(Generic[R]):
             part = os.read(pipe.fileno(), 65536) if readable else b""
             if not part:
                 self.kill()
-                raise AgentUnavailableError(
-                    f"the local {self._verb} ({' '.join(self._options)}) did not start; "
-                    "it says why on standard error"
-                )
+                raise AgentUnavailableError(self._failure(ended=bool(readable)))
             text += part
         return msgspec.json.decode(text, type=self._form)
+
+    def _failure(self, *, ended: bool) -> str:
+        named = f"the local {self._verb} ({' '.join(self._options)})"
+        if ended:
+            return f"{named} did not start; it says why on standard error"
+        return f"{named} was not ready {START_TIMEOUT_S:g} s after its start{busy_machine()}"
 
 
 @contextmanager
