@@ -166,6 +166,31 @@ def test_a_job_that_is_gone_makes_room(texts: Path, tmp_path: Path) -> None:
         assert shelf.tier.statistics().hits >= 24
 
 
+def test_next_uses_are_remembered_for_no_step_that_is_over(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=32) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(20))
+        shelf.run("job", range(20, 24), ahead=True)
+        shelf.tier.tidy()
+        assert sorted(shelf.tier.timetable._known) == [("job", step) for step in range(20, 24)]
+
+
+def test_no_time_is_spent_on_a_job_that_fell_silent(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shelf_in(tmp_path, samples=70) as shelf:
+        silent = shelf.add("silent", spec_of(texts, seed=5)).schedule
+        shelf.add("job", spec_of(texts))
+        with monkeypatch.context() as patched:
+            patched.setattr(silent, "next_use", None)
+            shelf.progress.gone.add("silent")
+            shelf.run("job", range(16))
+            shelf.tier.tidy()
+        shelf.progress.gone.clear()
+        shelf.run("silent", range(8))
+        assert shelf.tier.statistics().misses == 64
+
+
 def test_what_is_still_read_for_a_job_that_is_gone_is_read_from_where_it_lies(
     texts: Path, tmp_path: Path
 ) -> None:

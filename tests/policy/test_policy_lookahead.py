@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from queue_for_tests import KB, MB, Bench, Steps, only
 
 from headrace.policy.lookahead_events import (
@@ -23,6 +25,7 @@ from headrace.policy.lookahead_events import (
     Start,
     Tick,
 )
+from headrace.policy.window import WindowLimits
 
 
 def test_preparation_starts_at_the_start_step_before_anything_is_asked() -> None:
@@ -321,7 +324,7 @@ def test_a_standing_loop_makes_nothing_late() -> None:
     bench = Bench(workers=1)
     bench.job(plan=Steps(width=1, cost_s=0.05))
     bench.ask(0, consumed=0)
-    bench.tell(Tick(), at=1000.0)
+    bench.tell(Tick(), at=50.0)
     bench.finish_all(3)
     assert len(bench.started) == 1
     assert bench.queue.statistics().ready == 2, "one was of the step that is being trained"
@@ -388,6 +391,30 @@ def test_a_job_that_fell_silent_gives_up_all_its_memory_to_one_that_asks() -> No
     bench.tell(Tick(), at=600.0)
     bench.job("next", Steps(width=1, nbytes=200 * KB, first=1000))
     assert [start.visit.job for start in bench.started] == ["next"] * 5
+
+
+def test_nothing_is_foreseen_for_a_job_that_fell_silent_until_it_asks_again() -> None:
+    bench = Bench(workers=1, window=WindowLimits(max_steps=16))
+    bench.job(plan=Steps(width=4))
+    bench.finish_all(4)
+    bench.tell(Tick(), at=30.0)
+    assert bench.queue.statistics().planned == 16 * 4 - 5
+    bench.finish_all(1)
+    bench.tell(Tick(), at=600.0)
+    held = bench.queue.statistics()
+    assert (held.planned, held.running, held.ready) == (0, 1, 5)
+    assert bench.queue.due_at("job", 1, 600.0) == math.inf
+    assert len(only(bench.ask(0, 0, 1, 2, 3), Serve)) == 4
+    assert bench.queue.statistics().planned >= 15 * 4
+    assert bench.queue.due_at("job", 1, 600.0) < math.inf
+
+
+def test_a_job_of_long_steps_is_not_silent_during_one() -> None:
+    bench = Bench(workers=1)
+    bench.job(step_time_s=100.0)
+    before = bench.queue.statistics().planned
+    bench.tell(Tick(), at=150.0)
+    assert bench.queue.statistics().planned == before > 0
 
 
 def test_what_a_rank_that_starts_late_needs_is_kept_for_it() -> None:

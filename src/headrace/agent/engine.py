@@ -245,7 +245,8 @@ class Engine:
         return tuple(itertools.islice(self._numbers, count))
 
     def tidy(self) -> None:
-        """Remove jobs that have asked for nothing for long, and copies that nobody needs."""
+        """Remove jobs that have asked for nothing for long, and what nobody needs of others."""
+        self.handle(Tick())
         self.fast.tidy()
         oldest = self.clock.now() - self.config.idle_job_s
         for name, job in list(self.jobs.items()):

@@ -136,9 +136,11 @@ class Lookahead:
         return -1 if window is None else window.pace.over
 
     def due_at(self, job: str, step: int, now: float) -> float:
-        """Return when a job's step is expected [s]; infinite for a job that is gone."""
+        """Return when a job's step is expected [s]; infinite if the job is gone, or fell silent."""
         window = self._queue.jobs.get(job)
-        return math.inf if window is None else window.pace.deadline(step, now)
+        if window is None or window.is_silent(now):
+            return math.inf
+        return window.pace.deadline(step, now)
 
     def statistics(self) -> LookaheadStatistics:
         """Return counts; takes time in proportion to the samples held."""
@@ -195,7 +197,7 @@ class Lookahead:
             case FetchBegan() | FetchEnded():
                 self._fetch(event)
             case Tick():
-                pass
+                self._rest(now)
         return []
 
     # Jobs
@@ -232,6 +234,10 @@ class Lookahead:
             self._queue.results.leave(item)  # those that run
         del self._queue.jobs[event.job]
         return actions
+
+    def _rest(self, now: float) -> None:
+        for job in self._queue.jobs.values():
+            job.rest(now)
 
     def _empty(self, job: JobWindow, reason: str) -> list[Action]:
         """Answer everyone with raw bytes and keep nothing that was prepared."""

@@ -40,7 +40,7 @@ Piece: TypeAlias = tuple[int, int, SamplePart]
 _REBUILD = 0.2
 _FEWEST_STEPS = 2
 _CRASHES_KEPT = 4096
-_SILENT_S = 60.0
+_SILENT_S, _SILENT_STEPS = 60.0, 4
 
 
 class HeldTime:
@@ -252,7 +252,15 @@ class JobWindow:
 
     def is_silent(self, now: float) -> bool:
         """Return whether nobody asked for so long that the loop may have ended."""
-        return now - self._heard_at > _SILENT_S
+        return now - self._heard_at > max(_SILENT_S, _SILENT_STEPS * self.pace.step_time_s)
+
+    def rest(self, now: float) -> None:
+        """Foresee nothing for a job that fell silent, until it asks again; what lies ready stays.
+
+        A thousand samples take a megabyte, and of a killed job nobody says that it is over.
+        """
+        if self.is_silent(now):
+            self._plan_anew()
 
     def over(self) -> list[Item]:
         """Return the items of steps that will not be asked for again."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -22,7 +22,7 @@ from headrace.policy.nextuse import Use
 from headrace.schedule.schedule import Schedule
 
 STEPS_KEPT = 256
-"""Steps whose samples' next uses are remembered: more than tasks are started for at once."""
+"""Most steps whose samples' next uses are remembered: more than tasks are started for at once."""
 
 Ids = npt.NDArray[np.int64]
 
@@ -46,7 +46,7 @@ class Progress(Protocol):
         ...
 
     def due_at(self, job: str, step: int) -> float:
-        """Return when a job's step is expected [s]; infinite for a job that is gone."""
+        """Return when a job's step is expected [s]; infinite if the job is gone or may be."""
         ...
 
 
@@ -108,11 +108,14 @@ class Timetable:
         read = self._read.setdefault(use.job, {})
         read[key] = max(use.step, read.get(key, use.step))
 
-    def forget_reads(self) -> None:
-        """Forget reads for steps that are over anyway; to be called every few seconds."""
+    def forget_over(self) -> None:
+        """Forget reads for steps that are over, and their next uses; for every few seconds."""
         for name, read in self._read.items():
             over = self._progress.over(name)
             self._read[name] = {key: step for key, step in read.items() if step > over}
+        for name, step in list(self._known):
+            if step <= self._progress.over(name):
+                del self._known[name, step]
 
     def is_over(self, use: Use, key: Key) -> bool:
         """Return whether a job has read a sample for a step, or will not any more."""
@@ -140,7 +143,7 @@ class Timetable:
         ids = np.array(rows, dtype=np.int64)
         found = [
             (reader, self._next_steps(reader, dataset, ids, self._progress.over(reader.job)))
-            for reader in self._readers.get(dataset, ())
+            for reader in self._awaited(dataset)
         ]
         return [uses[0] if uses else None for uses in self._by_time(found, len(rows))]
 
@@ -164,11 +167,18 @@ class Timetable:
 
     def _uses(self, name: str, dataset: int, rows: Ids, step: int) -> Uses:
         found = []
-        for reader in self._readers[dataset]:
+        for reader in self._awaited(dataset):
             after = step if reader.job == name else self._progress.over(reader.job)
             found.append((reader, self._next_steps(reader, dataset, rows, after)))
         keys = [Key(dataset, row) for row in rows.tolist()]
         return dict(zip(keys, self._by_time(found, rows.size), strict=True))
+
+    def _awaited(self, dataset: int) -> Iterator[_Reader]:
+        """Iterate over those who are expected to read on: a job that was killed says nothing."""
+        for reader in self._readers.get(dataset, ()):
+            following = self._progress.over(reader.job) + 1
+            if self._progress.due_at(reader.job, following) < math.inf:
+                yield reader
 
     def _next_steps(self, reader: _Reader, dataset: int, rows: Ids, after: int) -> Ids:
         """Return the next step that a job reads each row for and has not read it yet; -1: none."""

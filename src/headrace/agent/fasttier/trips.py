@@ -121,7 +121,7 @@ class QueueProgress:
         return self.queue.over(job)
 
     def due_at(self, job: str, step: int) -> float:
-        """Return when a job's step is expected [s]; infinite for a job that is gone."""
+        """Return when a job's step is expected [s]; infinite if the job is gone or may be."""
         return self.queue.due_at(job, step, self.clock.now())
 
 
