@@ -192,6 +192,19 @@ def test_labels_of_any_width_are_numbers(tmp_path: Path, container: Any, integer
     assert opened(tmp_path)[0].location(0).label is None
 
 
+@pytest.mark.parametrize("compression", [None, "lz4"])
+def test_a_label_beyond_what_a_batch_can_hold_is_told_of(
+    tmp_path: Path, compression: str | None
+) -> None:
+    labels = pa.array([(1 << 63) - 1, 1 << 63], pa.uint64())
+    table = {"text": pa.array(["a", "b"]), "label": labels}
+    write_all(tmp_path, {"x.arrow": stream(table, compression=compression)})
+    index, reader = opened(tmp_path)
+    assert record(reader, index.location(0))["label"] == (1 << 63) - 1
+    with pytest.raises(CorruptSampleError, match=r"its label .* has more than 64 bits"):
+        record(reader, index.location(1))
+
+
 def test_nulls_of_a_medium_are_broken_rows_and_of_other_fields_absent(tmp_path: Path) -> None:
     table = {
         "image": pa.array([PICTURES[0], None, PICTURES[2]]),

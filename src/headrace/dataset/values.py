@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from headrace.core.record import AnyArray, Value
-from headrace.dataset.digits import whole_number
+from headrace.dataset.digits import in_64_bits, whole_number
 from headrace.dataset.features import BYTES, numbers
 from headrace.dataset.location import Container, Member
 from headrace.dataset.mdsvalues import mds_value
@@ -34,7 +34,7 @@ def value(container: Container, field: str, name: str, data: bytes) -> Value:
         CorruptDataError: as ``ValueError``.
     """
     if container == "arrow" and name in _INTEGERS:
-        return int(np.frombuffer(data, name)[0])
+        return in_64_bits(int(np.frombuffer(data, name)[0]))
     if container in _ENCODED and name != BYTES:
         return _ENCODED[container](name, data)
     decode = _BY_FIELD.get(field)
