@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 
 import av
 import numpy as np
@@ -15,6 +16,7 @@ from headrace import ops
 from headrace.core.draws import Draws, SampleKey
 from headrace.core.errors import ConfigError, CorruptSampleError
 from headrace.core.record import Value
+from headrace.transform.codecs import audio
 from headrace.transform.codecs.resample import Resampler
 from headrace.transform.exact import ln, sin_pi, sinc
 from headrace.transform.spec import Array, Encoded
@@ -277,6 +279,19 @@ def test_a_clip_without_sound_says_so() -> None:
 @pytest.mark.parametrize("told", [0, 0x7FFF_F000, 0xFFFF_FFFF])
 def test_wav_from_a_pipe_knows_no_size_and_is_taken_as_far_as_it_goes(told: int) -> None:
     assert decoded(wav(told=told)).shape == (1, 1600)
+
+
+def test_what_lies_before_a_cut_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in which nothing can be sought is decoded from its beginning."""
+    monkeypatch.setattr(audio._SoundReader, "_seek", lambda _, place: place == 0)
+    data = wav(bytes(2 * 8000 * 400))
+    tracemalloc.start()
+    try:
+        part = decoded(data, ops.DecodeAudio(seconds=1.0, cut="middle"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * part.nbytes
 
 
 def test_what_is_made_is_bounded_however_long_a_file_is() -> None:

@@ -228,7 +228,8 @@ class _SoundReader:
             decoded += frame.samples * frame.layout.nb_channels
             if decoded > self._rules.max_samples:
                 raise _too_long(self._rules)
-            pieces.append(self._piece(frame)[:, max(0, begin - position) :])
+            piece, skipped = self._piece(frame), max(0, begin - position)
+            pieces.append(piece[:, skipped:].copy() if skipped else piece)  # a view keeps it all
             position += frame.samples
             if end is not None and position >= end:
                 break
