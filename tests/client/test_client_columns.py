@@ -40,6 +40,12 @@ def test_numbers_become_arrays_and_texts_stay_a_list() -> None:
     assert column_of(["a", "b"]) == ["a", "b"]
 
 
+@pytest.mark.parametrize("values", [[1, 2**63], [-(2**63) - 1], [1, 2.5, 10**400]])
+def test_numbers_that_no_array_holds_stay_a_list(values: list[float]) -> None:
+    assert column_of(values) == values
+    assert np.asarray(column_of([2**63 - 1, -(2**63)])).dtype == np.int64
+
+
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.data())
 def test_a_merged_batch_has_every_value_in_its_row(kinds: list[int], data: st.DataObject) -> None:
     having = [data.draw(st.booleans()) for _ in kinds]

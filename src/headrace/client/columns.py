@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,10 @@ from headrace.transform.op import Column, Rows
 
 
 def column_of(values: Sequence[Value]) -> Column:
-    """Return an array when all values are numbers or arrays of one shape; else a list."""
+    """Return an array when all values are numbers or arrays of one shape; else a list.
+
+    Numbers beyond 64 bits, which no array holds, stay a list as well.
+    """
     first = values[0]
     if isinstance(first, np.ndarray):
         if all(same_form(value, first) for value in values):
@@ -22,10 +26,11 @@ def column_of(values: Sequence[Value]) -> Column:
         if all(isinstance(value, np.ndarray) for value in values):
             return Uneven(values)
         return list(values)
-    if all(type(value) is int for value in values):
-        return np.array(values, dtype=np.int64)
-    if all(type(value) in (int, float) for value in values):
-        return np.array(values, dtype=np.float64)
+    with suppress(OverflowError):
+        if all(type(value) is int for value in values):
+            return np.array(values, dtype=np.int64)
+        if all(type(value) in (int, float) for value in values):
+            return np.array(values, dtype=np.float64)
     return list(values)
 
 
