@@ -8,7 +8,7 @@ from collections.abc import Callable
 LOOK_S = 0.01
 
 
-def eventually(holds: Callable[[], object], within_s: float = 30.0) -> None:
+def eventually(holds: Callable[[], object], within_s: float = 60.0) -> None:
     """Return as soon as ``holds`` does; the test fails where it does not within so long [s]."""
     give_up_at = time.monotonic() + within_s
     while not holds():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -119,10 +118,3 @@ class Job:
         assert preparer is not None
         key = SampleKey(seed=3, epoch=0, sample=sample)
         return preparer.prepare(job.place(sample).location, key, stop=self.cut).record
-
-
-def eventually(question: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not question():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)

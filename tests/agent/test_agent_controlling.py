@@ -195,7 +195,7 @@ def test_one_that_is_frozen_is_given_up_in_time_and_quotas_stay(
     controller.mood = "frozen"
     begin = time.monotonic()
     link.exchange()
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     assert "no answer in time" in link.controlling.away
     assert link.engine.bandwidth.quotas() == {"job": {"hdd": 5e6}}
     link.caller.close()
@@ -278,7 +278,7 @@ def test_an_agent_that_ends_does_not_wait_for_a_controller_that_is_frozen(
             await running
         return time.monotonic() - begin
 
-    assert asyncio.run(play()) < 1.5
+    assert asyncio.run(play()) < 4.0  # an answer is waited for longer
     assert controller.left == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from client_for_tests import connect, eventually
+from client_for_tests import connect
 
 from headrace.agent.local import LocalAgent
 from headrace.core.digest import ContentDigest
@@ -30,6 +30,7 @@ from headrace.transfer.plan import STAGING
 from headrace.transfer.remote import CopyCall, copy_remotely
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
+from waiting import eventually
 
 MIB = 1 << 20
 CONTENT = os.urandom(6 * MIB)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from client_for_tests import connect, eventually
+from client_for_tests import connect
 from fasttier_for_tests import make_texts
 
 from headrace import Batch, Loader, Pipeline, ops
@@ -18,6 +18,7 @@ from headrace.agent.fasttier.statistics import FastTierStatistics
 from headrace.agent.local import LocalAgent
 from headrace.agent.statistics import AgentStatistics
 from headrace.wire.endpoint import Endpoint
+from waiting import eventually
 
 PIPELINE = Pipeline([ops.DecodeText()])
 OPTIONS = ("--workers", "1", "--memory", "64MiB", "--cpu-threshold", "1", "--cache-bytes", "8MiB")

@@ -61,10 +61,10 @@ def test_reserving_in_a_space_of_many_holes_takes_microseconds() -> None:
     held: Held = [space.reserve(2 * BLOCK) for _ in range(20_000)]
     for extents in held[::3]:
         space.free(extents)
-    begin = time.perf_counter()
+    begin = time.thread_time()
     for _ in range(10_000):
         space.free(space.reserve(3 * BLOCK))
-    assert (time.perf_counter() - begin) / 10_000 < 100e-6
+    assert (time.thread_time() - begin) / 10_000 < 100e-6
 
 
 @settings(max_examples=80, deadline=None)

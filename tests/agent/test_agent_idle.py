@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 import psutil
-from client_for_tests import Job, eventually, make_dataset
+from client_for_tests import Job, make_dataset
 
 from headrace.agent.local import LocalAgent
+from waiting import eventually
 
 WATCHED_S = 2.0
 MOST_WAKES_PER_S = 8
@@ -31,9 +32,9 @@ def test_an_agent_rests_without_jobs_and_between_the_requests_of_one(tmp_path: P
     options = ["--workers", "2", "--cpu-threshold", "1", "--unix", str(tmp_path / "socket")]
     with LocalAgent([tmp_path], options=options) as agent:
         processes = [*psutil.Process(agent.pid).children(), psutil.Process(agent.pid)]
-        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S, timeout_s=40)
+        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S, within_s=40)
         job = Job(agent, dataset)
         job.register()
         assert set(job.fetch(0)) == {0}
-        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S, timeout_s=40)
+        eventually(lambda: wakes_per_s(processes) < MOST_WAKES_PER_S, within_s=40)
         assert set(job.fetch(1)) == {1}

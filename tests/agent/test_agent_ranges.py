@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_for_tests import connect, eventually
+from client_for_tests import connect
 
 from headrace.agent.agentlog import AgentLog
 from headrace.agent.config import AgentConfig
@@ -43,6 +43,7 @@ from headrace.wire.ranges import (
     preloaded_files,
     put_preload,
 )
+from waiting import eventually
 
 CONTENT = os.urandom(20 << 20)
 SMALL = 3 << 20
@@ -341,7 +342,9 @@ def test_a_range_that_many_ask_for_at_once_is_read_once(folder: Path) -> None:
     async def all_ask() -> list[bytes]:
         reads = RangeReading(ByteBudget(1 << 20), OpenStores(lambda _: storage), AgentLog(None))
         asking = [asyncio.ensure_future(ask(reads)) for _ in range(10)]
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(20):
+            while reads.shared < 9:
+                await asyncio.sleep(0.01)
         asking.pop().cancel()
         storage.gate.set()
         got = await asyncio.gather(*asking)
@@ -368,6 +371,7 @@ def test_a_read_that_hangs_keeps_nobody_longer_than_its_patience(
                 async with reads.shared_read(piece(folder)):
                     pass
         assert storage.reads == 1
+        monkeypatch.setattr(reading, "PATIENCE_S", 20.0)
         storage.gate.set()
         async with reads.shared_read(piece(folder)) as found:
             got = b"".join(found.parts)

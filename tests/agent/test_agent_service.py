@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 import trustme
-from client_for_tests import Job, connect, eventually, make_dataset
+from client_for_tests import Job, connect, make_dataset
 
 from headrace.agent.local import LocalAgent
 from headrace.core.errors import AuthError, RefusedError
@@ -25,6 +25,7 @@ from headrace.transform.ops.user import UserOp
 from headrace.transform.pipeline import Pipeline
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.messages import FetchRequest, Fingerprint, JobRegistered, JobRoster
+from waiting import eventually
 
 QUIET = ("--workers", "2", "--cpu-threshold", "1")
 """Options of an agent that does not mind who else uses this host."""

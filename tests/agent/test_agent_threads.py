@@ -11,6 +11,7 @@ import time
 import pytest
 
 from headrace.agent.threads import DaemonThreads
+from waiting import eventually
 
 
 def ended_process(script: str) -> tuple[float, subprocess.CompletedProcess[str]]:
@@ -36,7 +37,7 @@ def test_a_process_ends_although_a_call_hangs() -> None:
         "print(time.time(), flush=True)\n"
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert took_s < 3
+    assert took_s < 10
 
 
 def test_a_process_waits_a_moment_for_calls_that_end() -> None:
@@ -63,10 +64,11 @@ def test_a_call_that_ends_after_its_loop_harms_nobody() -> None:
 def test_so_many_calls_run_at_once_and_no_more_threads_than_needed() -> None:
     threads, meeting = DaemonThreads(3, "pool-under-test"), threading.Barrier(3)
     for _ in range(5):
-        threads.submit(int).result(5)
-        time.sleep(0.01)  # the thread is idle again
+        threads.submit(int).result(30)
+        assert threads._idle.acquire(timeout=30)  # the thread is idle again
+        threads._idle.release()
     assert _count("pool-under-test") == 1
-    list(threads.map(lambda _: meeting.wait(5), range(6), timeout=10))
+    list(threads.map(lambda _: meeting.wait(30), range(6), timeout=30))
     assert _count("pool-under-test") == 3
     threads.shutdown()
     assert _count("pool-under-test") == 0
@@ -79,13 +81,12 @@ def test_what_a_call_raises_is_raised_where_it_is_awaited() -> None:
 
 def test_what_is_queued_at_the_end_is_not_begun() -> None:
     threads, go_on = DaemonThreads(1, "x"), threading.Event()
-    running, queued = threads.submit(go_on.wait, 10), threads.submit(int)
-    while not running.running():
-        time.sleep(0.001)
+    running, queued = threads.submit(go_on.wait, 30), threads.submit(int)
+    eventually(running.running)
     threads.shutdown(wait=False, cancel_futures=True)
     assert queued.cancelled()
     go_on.set()
-    assert running.result(5)
+    assert running.result(30)
     with pytest.raises(RuntimeError, match="shut down"):
         threads.submit(int)
 
