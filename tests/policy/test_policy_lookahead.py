@@ -106,7 +106,7 @@ def test_heavy_samples_of_later_steps_start_before_light_ones_of_nearer_steps() 
     bench.job(plan=Steps(width=1, heavy={6: 0.55}))
     order = []
     for _ in range(4):
-        order += bench.running_samples()
+        order.append(bench.running_samples()[0])
         bench.finish_all(1)
     assert order == [0, 6, 1, 2], "6 is due in 0.7 s and takes 0.55 s"
 

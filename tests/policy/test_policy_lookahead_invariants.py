@@ -87,6 +87,7 @@ class World:
         self.now = 0.0
         self.reserved: dict[int, int] = {}
         self.running: list[int] = []
+        self.bundles: dict[int, int] = {}
         self.sending: list[int] = []
         self.made: set[int] = set()
         self.visits: dict[int, Visit] = {}
@@ -104,6 +105,7 @@ class World:
                     assert action.ticket not in self.reserved
                     self.reserved[action.ticket] = action.nbytes
                     self.running.append(action.ticket)
+                    self.bundles[action.ticket] = action.bundle
                     self.visits[action.ticket] = action.visit
                 case Grow():
                     self.reserved[action.ticket] = action.nbytes
@@ -127,7 +129,7 @@ class World:
                     self.reads.remove(action.read)
         held = sum(-(-nbytes // 4096) * 4096 for nbytes in self.reserved.values())
         assert held == self.queue.statistics().memory_used_bytes <= BUDGET
-        assert len(self.running) <= 3
+        assert len({self.bundles[ticket] for ticket in self.running}) <= 3
 
     def finish(self, ticket: int, nbytes: int) -> None:
         self.running.remove(ticket)

@@ -312,8 +312,14 @@ class Engine:
 
     def handle(self, event: Event) -> None:
         """Give the queue an event and carry out its actions."""
+        bundles: dict[int, list[Task]] = {}
         for action in self._queue.handle(event, self.clock.now()):
-            self._act(action)
+            if isinstance(action, Start):
+                bundles.setdefault(action.bundle, []).append(self._begin(action))
+            else:
+                self._act(action)
+        for tasks in bundles.values():
+            self.pool.submit(tasks)
         self._plan_wake()
 
     def close(self) -> None:
@@ -348,8 +354,6 @@ class Engine:
 
     def _act(self, action: Action) -> None:
         match action:
-            case Start():
-                self._start(action)
             case Serve() | ServeRaw() | ServeMissing():
                 self._fetches.decide(action)
             case Read():
@@ -362,7 +366,7 @@ class Engine:
                 self.prepared.free(action.ticket)
                 self.pool.grant(action.ticket, ())
 
-    def _start(self, action: Start) -> None:
+    def _begin(self, action: Start) -> Task:
         self._note_use()
         visit = action.visit
         job = self.jobs[visit.job]
@@ -375,19 +379,17 @@ class Engine:
         tier = self.tier_of(job, place.source, errand.kept if errand else None)
         nbytes = visit.part.of(place.location.length)
         reading = Reading(visit.job, tier, nbytes, action.throttled_s, visit)
-        self.pool.submit(
-            Task(
-                ticket=action.ticket,
-                source=source.number,
-                location=place.location,
-                seed=job.message.spec.schedule.seed,
-                epoch=visit.epoch,
-                sample=visit.sample,
-                part=visit.part,
-                cut=job.cut(visit.sample),
-                extents=self.prepared.begin(action.ticket, action.nbytes, reading),
-                errand=errand,
-            )
+        return Task(
+            ticket=action.ticket,
+            source=source.number,
+            location=place.location,
+            seed=job.message.spec.schedule.seed,
+            epoch=visit.epoch,
+            sample=visit.sample,
+            part=visit.part,
+            cut=job.cut(visit.sample),
+            extents=self.prepared.begin(action.ticket, action.nbytes, reading),
+            errand=errand,
         )
 
     def _report(self, message: Outcome | TooLarge) -> None:

@@ -78,7 +78,15 @@ class MoreMemory(msgspec.Struct, frozen=True, kw_only=True, tag="more"):
 
 
 Work: TypeAlias = Task | Prove
-ToWorker: TypeAlias = OpenPipeline | ClosePipeline | Work | MoreMemory
+
+
+class Bundle(msgspec.Struct, frozen=True, kw_only=True, tag="bundle"):
+    """Do this, one after another."""
+
+    works: tuple[Work, ...]
+
+
+ToWorker: TypeAlias = OpenPipeline | ClosePipeline | Bundle | MoreMemory
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
@@ -147,10 +155,10 @@ _from_worker = msgspec.msgpack.Decoder(FromWorker)
 _to_worker = msgspec.msgpack.Decoder(ToWorker)
 
 
-def encode(message: ToWorker | FromWorker) -> bytes:
-    """Return a message with its length in front."""
-    body = _encoder.encode(message)
-    return LENGTH.pack(len(body)) + body
+def encode(*messages: ToWorker | FromWorker) -> bytes:
+    """Return messages, each with its length in front."""
+    bodies = [_encoder.encode(message) for message in messages]
+    return b"".join([LENGTH.pack(len(body)) + body for body in bodies])
 
 
 def decode_for_worker(body: bytes | bytearray) -> ToWorker:

@@ -27,6 +27,7 @@ from headrace.agent.roots import Located
 from headrace.agent.storages import SharedStorages
 from headrace.agent.tasks import (
     LENGTH,
+    Bundle,
     ClosePipeline,
     Done,
     Failed,
@@ -65,6 +66,10 @@ from headrace.wire.messages import Fingerprint
 
 _PR_SET_PDEATHSIG = 1
 
+HELD_S = 10e-3
+"""Outcomes of a bundle are told together, but none is held back for longer while others are made
+[s]."""
+
 
 class Worker:
     """The loop of one worker process."""
@@ -83,14 +88,26 @@ class Worker:
         self._send(Ready(pid=os.getpid()))
         while (message := self._receive()) is not None:
             match message:
-                case Task() | Prove():
-                    self._send(self._attempt(message))
+                case Bundle():
+                    self._attempt_all(message.works)
                 case OpenPipeline():
                     self._sources[message.source] = message
                 case ClosePipeline():
                     self._forget(message.source)
                 case MoreMemory():
                     pass  # the task it was for is over
+
+    def _attempt_all(self, works: Sequence[Work]) -> None:
+        outcomes: list[Outcome] = []
+        told_at = time.monotonic()
+        for work in works:
+            outcomes.append(self._attempt(work))
+            if time.monotonic() - told_at > HELD_S:
+                self._send(*outcomes)
+                outcomes.clear()
+                told_at = time.monotonic()
+        if outcomes:
+            self._send(*outcomes)
 
     def _attempt(self, work: Work) -> Outcome:
         try:
@@ -185,8 +202,8 @@ class Worker:
             answer = self._receive()
         return answer.extents or None
 
-    def _send(self, message: FromWorker) -> None:
-        self._link.sendall(encode(message))
+    def _send(self, *messages: FromWorker) -> None:
+        self._link.sendall(encode(*messages))
 
     def _receive(self) -> ToWorker | None:
         head = self._read(LENGTH.size)

@@ -11,7 +11,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,6 +22,7 @@ from headrace.agent.fasttier.file import NO_FILES, FastFiles
 from headrace.agent.tasks import (
     LENGTH,
     MAX_MESSAGE_BYTES,
+    Bundle,
     ClosePipeline,
     Failed,
     FromWorker,
@@ -94,7 +95,7 @@ class WorkerPool:
         self._sources: dict[int, OpenPipeline] = {}
         self._closing: set[int] = set()
         """Sources to be forgotten once no task of them waits: one may go on for another job."""
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[Bundle] = deque()
         self._idle: deque[_Worker] = deque()
         self._live: set[_Worker] = set()
         self._by_ticket: dict[int, _Worker] = {}
@@ -130,20 +131,21 @@ class WorkerPool:
         self._closing.add(source)
         self._close_sources()
 
-    def submit(self, task: Task) -> None:
-        """Run a task as soon as a worker is free."""
-        self._waiting.append(task)
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Let one worker run tasks, one after another, as soon as it is free."""
+        self._waiting.append(Bundle(works=tuple(tasks)))
         self._assign()
 
     def submit_first(self, work: Prove) -> None:
         """Run this before whatever waits for a worker."""
-        self._waiting.appendleft(work)
+        self._waiting.appendleft(Bundle(works=(work,)))
         self._assign()
 
     def grant(self, ticket: int, extents: tuple[Extent, ...]) -> None:
         """Answer a task that asked for more memory; no extents: give it up."""
         worker = self._by_ticket.get(ticket)
         if worker is not None:
+            worker.owes[ticket] = msgspec.structs.replace(worker.owes[ticket], extents=extents)
             worker.send(MoreMemory(ticket=ticket, extents=extents))
 
     async def _first_is_ready(self) -> None:
@@ -178,7 +180,7 @@ class WorkerPool:
             with contextlib.suppress(ValueError):
                 self._idle.remove(worker)
             await worker.end()
-            self._give_up_task(worker)
+            self._give_up_tasks(worker)
         return worker.why_ended or f"exit code {worker.process.returncode}"
 
     async def _spawn(self) -> _Worker:
@@ -214,45 +216,65 @@ class WorkerPool:
         if isinstance(message, TooLarge):
             self._report(message)
             return
+        if not isinstance(message, Ready) and worker.owes.pop(message.ticket, None) is None:
+            return  # nobody waits for what it was not asked
+        if worker.owes:
+            self._limit(worker)
+        else:
+            self._rest(worker)
+        if not isinstance(message, Ready):
+            del self._by_ticket[message.ticket]
+            self._report(message)
+        self._assign()
+
+    def _rest(self, worker: _Worker) -> None:
         worker.unlimit()
         if not worker.why_ended:
             self._idle.append(worker)
         self._ready.set()
-        if not isinstance(message, Ready):
-            self._by_ticket.pop(message.ticket, None)
-            worker.task = None
-            self._report(message)
-        self._assign()
 
     def _assign(self) -> None:
         while self._idle and self._waiting:
-            worker, task = self._idle.popleft(), self._waiting.popleft()
-            worker.task = task
-            self._by_ticket[task.ticket] = worker
-            limit_s = self._limits.task_s
-            if isinstance(task, Prove):
-                limit_s = max(limit_s, PROOF_S)
-            worker.limit(limit_s, f"{name_of(task)}: stopped after {limit_s:g} s")
-            worker.send(task)
+            worker, bundle = self._idle.popleft(), self._waiting.popleft()
+            worker.owes = {work.ticket: work for work in bundle.works}
+            self._by_ticket.update(dict.fromkeys(worker.owes, worker))
+            self._limit(worker)
+            worker.send(bundle)
         if self._closing:
             self._close_sources()
 
+    def _limit(self, worker: _Worker) -> None:
+        """Bound the time until the next is heard of what a worker was given."""
+        work, limit_s = next(iter(worker.owes.values())), self._limits.task_s
+        if isinstance(work, Prove):
+            limit_s = max(limit_s, PROOF_S)
+        worker.limit(limit_s, f"{name_of(work)}: stopped after {limit_s:g} s")
+
     def _close_sources(self) -> None:
-        for source in self._closing - {task.source for task in self._waiting}:
+        wanted = {work.source for bundle in self._waiting for work in bundle.works}
+        for source in self._closing - wanted:
             self._closing.discard(source)
             if self._sources.pop(source, None) is not None:
                 for worker in self._live:
                     worker.send(ClosePipeline(source=source))
 
-    def _give_up_task(self, worker: _Worker) -> None:
-        if worker.task is None:
-            return
-        ticket = worker.task.ticket
-        self._by_ticket.pop(ticket, None)
-        reason = worker.why_ended or (
-            f"{name_of(worker.task)}: its worker ended with {worker.process.returncode}"
-        )
-        self._report(Failed(ticket=ticket, code="crashed", reason=reason))
+    def _give_up_tasks(self, worker: _Worker) -> None:
+        """Give up the task that a worker ended with; of several each is run again alone first."""
+        owed, worker.owes = worker.owes, {}
+        for ticket, work in reversed(owed.items()):
+            del self._by_ticket[ticket]
+            if len(owed) > 1 and not _is_refused(work):
+                self._waiting.appendleft(Bundle(works=(work,)))
+                continue
+            ended = f"{name_of(work)}: its worker ended with {worker.process.returncode}"
+            reason = worker.why_ended or ended
+            self._report(Failed(ticket=ticket, code="crashed", reason=reason))
+        self._assign()
+
+
+def _is_refused(work: Work) -> bool:
+    """Return whether a task asked for more memory and was refused it: it has none any more."""
+    return isinstance(work, Task) and not work.extents
 
 
 def _waits(task_s: float) -> dict[str, str]:
@@ -265,7 +287,9 @@ class _Worker(asyncio.Protocol):
 
     def __init__(self, process: Process, heard: Callable[[_Worker, FromWorker], None]) -> None:
         self.process = process
-        self.task: Work | None = None
+        self.owes: dict[int, Work] = {}
+        """What it was given and has not told the outcome of, by ticket."""
+
         self.why_ended = ""
         loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = loop.create_future()

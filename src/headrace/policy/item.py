@@ -37,7 +37,12 @@ class Result:
     """Bytes reserved, or held once it is made [bytes]."""
 
     started: float
+    """When its turn in its bundle comes, by the estimate [s]."""
+
     cost_s: float
+    bundle: int
+    """Ticket of the first task that its worker was given with it."""
+
     jobs: tuple[str, ...]
     """Whose memory it is, in equal parts."""
 

@@ -14,7 +14,7 @@ Rules, in the order in which they win:
    started if it can still be made within the request's patience, else sent raw at once.
 4. Foreseen samples start in order of slack: deadline minus estimated cost, so heavy ones
    start earlier. Those that would be late anyway come last, the least late first:
-   an overloaded agent still makes what it can in time.
+   an overloaded agent still makes what it can in time. A worker is given several short ones.
 5. A job whose quota of bandwidth is used up takes no worker; the others go on. Its samples
    that a request waits for are waited for longer: their raw bytes would be held back too.
 6. What is started for one job is made for all whose foreseen visits have the same content, and

@@ -308,6 +308,9 @@ class Start:
     throttled_s: float = 0.0
     """How long it was next in turn and its job's quota held it back [s]."""
 
+    bundle: int
+    """Ticket of the first of the tasks that one worker makes, in the order of these actions."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grow:

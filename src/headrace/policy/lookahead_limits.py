@@ -15,7 +15,7 @@ class LookaheadLimits:
     """Budget of prepared and running samples [bytes]."""
 
     workers: int
-    """Tasks that may run at once."""
+    """Workers that may be busy at once."""
 
     block: int = 4096
     """Memory is handed out in multiples of this [bytes]."""
@@ -35,6 +35,8 @@ class LookaheadStatistics:
 
     jobs: int
     running: int
+    """Tasks that workers were given and have not ended."""
+
     waited: int
     """Samples that a request waits for."""
 

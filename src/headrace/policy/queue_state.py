@@ -26,7 +26,7 @@ class QueueState:
     results: Results
     throttle: Throttle
     allowed: int
-    """Tasks that may run at once."""
+    """Workers that may be busy at once."""
 
     transform: bool = True
     """Whether tasks may start at all."""

@@ -145,9 +145,10 @@ class Requests:
     def _queue_s(self, now: float) -> float:
         """Return how long until a worker is free for what is asked for next."""
         waited = sum(job.waited_cost_s() for job in self._queue.jobs.values())
-        running = sum(result.remaining_s(now) for result in self._queue.results.running.values())
-        free = max(self._queue.allowed - len(self._queue.results.running), 0)
-        return (waited + (0.0 if free else running)) / max(self._queue.allowed, 1)
+        running = self._queue.results.running
+        is_free = self._queue.allowed > running.busy
+        busy_s = 0.0 if is_free else running.busy_s(now)
+        return (waited + busy_s) / max(self._queue.allowed, 1)
 
     def _cannot_start(self, job: JobWindow, item: Item) -> tuple[str, str] | None:
         if not self._queue.transform:

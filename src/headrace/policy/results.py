@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.policy.bundles import Bundle, Running
 from headrace.policy.choice import job_to_yield
 from headrace.policy.item import Content, Item, Result
 from headrace.policy.lookahead_events import Action, Drop
@@ -23,7 +24,7 @@ class Results:
 
     def __init__(self, memory: MemoryShares, jobs: Mapping[str, JobWindow]) -> None:
         self.memory = memory
-        self.running: dict[int, Result] = {}
+        self.running = Running()
         self.dropped = 0
         """Results that were made and served to nobody."""
 
@@ -39,20 +40,23 @@ class Results:
 
     # Tasks
 
-    def start(self, job: JobWindow, item: Item, nbytes: int, now: float) -> Result:
+    def start(self, job: JobWindow, item: Item, nbytes: int, bundle: Bundle, now: float) -> Result:
         """Reserve memory for a task that starts now, also for other jobs' visits of its content."""
         self._tickets += 1
+        begins = now + bundle.cost_s
+        bundle.add(self._tickets, item.cost_s)
         result = Result(
             ticket=self._tickets,
             visit=item.visit,
             content=job.content(item),
             nbytes=nbytes,
-            started=now,
+            started=begins,
             cost_s=item.cost_s,
+            bundle=bundle.number,
             jobs=(job.name,),
         )
         self._hold(result)
-        self.running[result.ticket] = result
+        self.running.add(result)
         self._share(result, item)
         self._offer(result)
         return result
@@ -79,7 +83,7 @@ class Results:
         """Reserve memory anew for a task that goes on after its end."""
         result.nbytes = nbytes
         self._hold(result)
-        self.running[result.ticket] = result
+        self.running.add(result)
         for item in result.items:
             item.result = result
 

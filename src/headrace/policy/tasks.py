@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.policy.answers import Answers
+from headrace.policy.bundles import Bundle
 from headrace.policy.choice import next_to_start, reservation
 from headrace.policy.item import Item, Result
 from headrace.policy.lookahead_events import (
@@ -46,17 +47,21 @@ class Tasks:
         self._workers.forget(job)
 
     def start(self, now: float) -> list[Action]:
-        """Start what is to be started now."""
+        """Start what is to be started now, dealt out among free workers."""
         actions: list[Action] = []
+        free = [Bundle() for _ in range(self._queue.allowed - self._queue.results.running.busy)]
         blocked: set[str] = set()
         self._end_reads()
         if self._queue.throttle.active:
             self._queue.throttle.begin_round()
-        while self._queue.transform and len(self._queue.results.running) < self._queue.allowed:
+        while self._queue.transform and free:
             chosen = next_to_start(self._queue.jobs, self._workers, blocked=blocked, now=now)
             if chosen is None:
                 break
             job, item = chosen
+            bundle = min(free, key=lambda one: one.cost_s)
+            if not bundle.has_room(item.cost_s):
+                break
             nbytes = reservation(job, item, self._queue.memory.budget)
             if nbytes > self._queue.memory.budget:
                 actions += self._answers.abandon(job, item, *TOO_LARGE)
@@ -68,7 +73,7 @@ class Tasks:
                 continue
             actions += self._queue.results.make_room(item, nbytes, now)
             if self._queue.memory.has_room(nbytes):
-                actions.append(self._start_one(job, item, nbytes, now))
+                actions.append(self._start_one(job, item, nbytes, bundle, now))
             else:
                 blocked.add(job.name)
         return actions
@@ -101,18 +106,26 @@ class Tasks:
             item.held_before_s = job.held.total_s(now)
         return True
 
-    def _start_one(self, job: JobWindow, item: Item, nbytes: int, now: float) -> Action:
+    def _start_one(
+        self, job: JobWindow, item: Item, nbytes: int, bundle: Bundle, now: float
+    ) -> Action:
         before_s, item.held_before_s = item.held_before_s, None
         throttled_s = 0.0 if before_s is None else job.held.total_s(now) - before_s
         if self._queue.throttle.active and self._queue.throttle.limits(job.name):
             self._queue.throttle.pay(job.name, stored_of(job, item), now)
         encoded = _unkept(job, item)
-        result = self._queue.results.start(job, item, nbytes, now)
+        result = self._queue.results.start(job, item, nbytes, bundle, now)
         if encoded is not None:
             self._reads.begin(encoded, result.ticket)
         self._workers.spend(job.name, item.cost_s, now)
         self._queue.counts["started"] += 1
-        return Start(ticket=result.ticket, visit=item.visit, nbytes=nbytes, throttled_s=throttled_s)
+        return Start(
+            ticket=result.ticket,
+            visit=item.visit,
+            nbytes=nbytes,
+            throttled_s=throttled_s,
+            bundle=result.bundle,
+        )
 
     def note_raw_read(self, event: RawReadBegan | RawReadEnded) -> None:
         """Let tasks wait for the copy that an answer of raw bytes leaves, or wait no more."""
