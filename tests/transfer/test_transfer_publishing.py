@@ -443,7 +443,7 @@ def test_a_copy_that_is_killed_for_real_goes_on(both: Both) -> None:
         child = os.fork()
         if not child:
             with contextlib.suppress(BaseException):
-                die_after(int(100 * 1.5**kills))
+                die_after(100 << kills)
                 copy(source, destination, checkpoint)
                 os._exit(0)
             os._exit(1)
