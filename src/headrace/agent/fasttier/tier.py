@@ -226,7 +226,7 @@ class FastTier:
 
     def tidy(self) -> None:
         """Look at a part of what is kept: a next use that has passed is not one any more."""
-        self.timetable.forget_over()
+        self.timetable.forget_reads()
         passed: dict[int, list[Key]] = {}
         for key, use in self._cache.rotate(LOOKED_AT):
             if use is None or self.timetable.is_over(use, key):

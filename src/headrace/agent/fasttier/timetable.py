@@ -108,14 +108,11 @@ class Timetable:
         read = self._read.setdefault(use.job, {})
         read[key] = max(use.step, read.get(key, use.step))
 
-    def forget_over(self) -> None:
-        """Forget reads for steps that are over, and their next uses; for every few seconds."""
+    def forget_reads(self) -> None:
+        """Forget reads for steps that are over anyway; to be called every few seconds."""
         for name, read in self._read.items():
             over = self._progress.over(name)
             self._read[name] = {key: step for key, step in read.items() if step > over}
-        for name, step in list(self._known):
-            if step <= self._progress.over(name):
-                del self._known[name, step]
 
     def is_over(self, use: Use, key: Key) -> bool:
         """Return whether a job has read a sample for a step, or will not any more."""
@@ -153,6 +150,7 @@ class Timetable:
 
     def _foresee(self, name: str, step: int) -> Uses:
         """Remember the next uses of all samples of a step that fall to this agent."""
+        self._forget_steps()
         job = self._jobs[name]
         ids = np.array([visit.sample for visit in job.plan.due(step)], dtype=np.int64)
         known = self._known[name, step] = {}
@@ -161,9 +159,15 @@ class Timetable:
             rows = ids[(ids >= span.start) & (ids < span.stop)] - span.start
             if rows.size:
                 known |= self._uses(name, dataset, rows, step)
-        if len(self._known) > STEPS_KEPT:
-            self._known.popitem(last=False)
         return known
+
+    def _forget_steps(self) -> None:
+        """Forget next uses of steps that are over: 450 B a sample."""
+        for name, step in list(self._known):
+            if step <= self._progress.over(name):
+                del self._known[name, step]
+        if len(self._known) >= STEPS_KEPT:
+            self._known.popitem(last=False)
 
     def _uses(self, name: str, dataset: int, rows: Ids, step: int) -> Uses:
         found = []
