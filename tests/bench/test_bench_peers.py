@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # bench is no package of the
 
 from bench.loader import write_pictures
 from bench.peers import __main__ as peers
+from bench.peers import serving
 from bench.peers.contenders import CONTENDERS, Contender
 from bench.peers.cputree import TreeCpu, tree_cpu
 from bench.peers.driving import Loop, check_batch
@@ -69,15 +70,20 @@ def test_the_cpu_of_others_is_told_apart_from_that_of_the_process_they_are_child
     assert tree_cpu(trainer.pid, [other]) == TreeCpu(0, 0)
 
 
-def test_waits_are_those_for_batches_and_not_the_steps() -> None:
+def test_waits_are_those_for_batches_and_not_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
     def batches() -> Iterator[int]:
         for number in range(3):
-            time.sleep(0.02 if number == 1 else 0)
+            now[0] += 0.5 if number == 1 else 0.0
             yield number
 
-    waits_s = taken(batches(), steps=3, step_s=0.03)
-    assert waits_s[1] >= 0.02 > waits_s[0]
-    assert sum(waits_s) < 0.03 * 3
+    def step(step_s: float) -> None:
+        now[0] += step_s
+
+    monkeypatch.setattr(serving, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=step))
+    assert taken(batches(), steps=3, step_s=2.0) == [0.0, 0.5, 0.0]
+    assert now[0] == 6.5
 
 
 @pytest.mark.parametrize(

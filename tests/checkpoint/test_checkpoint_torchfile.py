@@ -336,9 +336,9 @@ def test_deep_nests_take_no_time() -> None:
     depth = 200_000
     text = b"\x80\2" + b"]" * depth + b"a" * (depth - 1) + b"."
     data = bytes(archive({**GOOD, "x/data.pkl": text}))
-    begin = time.monotonic()
+    begin = time.thread_time()
     assert list(read(data).tensors()) == []
-    assert time.monotonic() - begin < 5
+    assert time.thread_time() - begin < 5
 
 
 def test_keys_that_are_no_names_are_told_by_their_place_and_long_ones_cut() -> None:

@@ -216,7 +216,7 @@ def test_rotating_comes_to_every_key() -> None:
 
 def test_an_access_costs_microseconds() -> None:
     kept: NextUseCache[int] = NextUseCache(20_000, by_step)
-    begin = time.perf_counter()
+    begin = time.thread_time()
     for access in range(100_000):
         key = access * 7919 % 40_000
         use = Use("job", access + 40_000)
@@ -224,4 +224,4 @@ def test_an_access_costs_microseconds() -> None:
             kept.move(key, use)
         else:
             kept.offer(key, 1, use)
-    assert (time.perf_counter() - begin) / 100_000 < 50e-6
+    assert (time.thread_time() - begin) / 100_000 < 50e-6
