@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +24,7 @@ from headrace.core.errors import CallerError, NotFoundError
 from headrace.storage.hdfs import HdfsStorage
 from headrace.storage.local import LocalStorage
 from headrace.storage.port import FileInfo
+from waiting import eventually
 
 STEP = "run/step-10"
 
@@ -127,13 +127,9 @@ def test_a_lease_that_cannot_be_is_refused() -> None:
 
 def test_a_held_pin_is_renewed_and_removed_at_the_end(storage: LocalStorage) -> None:
     path = lease_path("pins", STEP, "me")
-    with PinHolder(storage, STEP, owner="me", lease_s=0.2) as holder:
+    with PinHolder(storage, STEP, owner="me", lease_s=2.0) as holder:
         first = storage.stat(path).version
-        for _ in range(100):
-            if storage.stat(path).version != first:
-                break
-            threading.Event().wait(0.02)
-        assert storage.stat(path).version != first
+        eventually(lambda: storage.stat(path).version != first)
         assert holder.holds
     assert not holder.holds
     assert pins(storage, [STEP]) == ()

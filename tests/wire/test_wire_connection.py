@@ -101,7 +101,7 @@ def scripted(*answers: bytes | None) -> Iterator[tuple[Script, Endpoint]]:
         script = Script(listener, list(answers))
         yield (
             script,
-            Endpoint(address=f"http://127.0.0.1:{port}", token="secret", read_timeout_s=2.0),
+            Endpoint(address=f"http://127.0.0.1:{port}", token="secret", read_timeout_s=20.0),
         )
 
 
