@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from headrace.policy.placement import leader
 from headrace.prepare.places import places_of
 from headrace.storage.port import BlockPlace, Replica
 from headrace.wire.messages import JobPlaces, JobRoster
+from waiting import eventually
 
 WHOLE_FILE = 1 << 20
 
@@ -28,13 +28,6 @@ WHOLE_FILE = 1 << 20
 @pytest.fixture(scope="module")
 def expected(dataset: Path, pipeline: Pipeline) -> list[str]:
     return epoch(dataset, pipeline=pipeline)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def map_of(dataset: Path, *nodes: str) -> JobPlaces:
@@ -75,8 +68,8 @@ def test_samples_are_asked_of_the_agents_beside_them_once_the_map_is_known(
     ):
         places = map_of(dataset, "beside-one", "beside-two")
         leading(loader.job.spec.id, agents).newest = places
-        until(lambda: all(agent.told[-1].places == places.version for agent in agents))
-        until(lambda: sum(agent.maps == {places.version: places} for agent in agents) >= 2)
+        eventually(lambda: all(agent.told[-1].places == places.version for agent in agents))
+        eventually(lambda: sum(agent.maps == {places.version: places} for agent in agents) >= 2)
         assert digests(loader) == expected
         assert loader.summary().counts.beside == 24
     assert len(asked(agents[0])) == len(asked(agents[1])) == 12
@@ -95,13 +88,13 @@ def test_when_the_agent_that_finds_out_the_map_dies_another_one_is_asked(
         first, second = map_of(dataset, "beside-one"), map_of(dataset, "beside-two")
         dying = leading(job, agents)
         dying.newest = first
-        until(lambda: fleet.standing.where is not None)
+        eventually(lambda: fleet.standing.where is not None)
         left = [agent for agent in agents if agent is not dying]
-        until(lambda: all(first.version in agent.maps for agent in left))
+        eventually(lambda: all(first.version in agent.maps for agent in left))
         leading(job, left).newest = second
         dying.close()
-        until(lambda: fleet.standing.where.version == second.version)
-        until(lambda: all(agent.told[-1].places == second.version for agent in left))
+        eventually(lambda: fleet.standing.where.version == second.version)
+        eventually(lambda: all(agent.told[-1].places == second.version for agent in left))
         names = {entry.name for entry in left[0].told[-1].roster}
         assert names == {agent.name for agent in left}
 
@@ -117,7 +110,7 @@ def test_a_changed_weight_reaches_all_agents_and_moves_samples(
         loading(dataset, pipeline=pipeline, agents=addresses) as loader,
     ):
         agents[0].weight = 1
-        until(lambda: all(_weights(agent).get("one") == 1 for agent in agents))
+        eventually(lambda: all(_weights(agent).get("one") == 1 for agent in agents))
         assert digests(loader) == expected
         weights = {agent.name: agent.weight for agent in loader.statistics().background.agents}
     assert weights == {"one": 1, "two": 1000, "three": 1000}
@@ -143,7 +136,7 @@ def test_other_ranks_go_by_what_the_first_one_told_and_tell_nothing_afterwards(
             entries = [msgspec.structs.replace(entry, weight=77) for entry in agent.told[-1].roster]
             agent.told[-1] = JobRoster(roster=tuple(entries), places=places.version)
             agent.take_map(places)
-        until(lambda: fleet.standing.where is not None)
+        eventually(lambda: fleet.standing.where is not None)
         assert {member.weight for member in fleet.members} == {77}
         assert fleet.standing.where.version == places.version
         assert [len(agent.told) for agent in agents] == told
@@ -201,10 +194,10 @@ def test_agents_come_and_go_while_a_job_runs(
         fleet = loader._machinery._fleet
         assert [member.name for member in fleet.members] == ["one"]
         file.write_text(listed(one, two))
-        until(lambda: [member.name for member in fleet.members] == ["one", "two"])
-        until(lambda: len(one.told[-1].roster) == 2)
+        eventually(lambda: [member.name for member in fleet.members] == ["one", "two"])
+        eventually(lambda: len(one.told[-1].roster) == 2)
         file.write_text(listed(two))
-        until(lambda: [member.name for member in fleet.members] == ["two"])
+        eventually(lambda: [member.name for member in fleet.members] == ["two"])
         assert digests(loader) == expected
         assert asked(two) and not asked(one)
 
@@ -215,9 +208,9 @@ def test_a_file_that_is_broken_for_a_while_changes_nothing(
     one = FakeAgent("one", fake.honest)
     with faking(one), from_file(tmp_path, dataset, pipeline, one) as (file, loader):
         file.write_text("[[agent]\n")
-        until(lambda: "going on with the agents known so far" in caplog.text)
+        eventually(lambda: "going on with the agents known so far" in caplog.text)
         file.unlink()
-        until(lambda: caplog.text.count("going on with the agents known so far") == 2)
+        eventually(lambda: caplog.text.count("going on with the agents known so far") == 2)
         assert [member.name for member in loader._machinery._fleet.members] == ["one"]
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from headrace.core.errors import CallerError, RemoteError
 from headrace.sim.apart import Tell, _interrupts_held, run_apart
+from waiting import eventually
 
 SOON_S = 20.0
 
@@ -53,13 +54,6 @@ def last(file: Path, tell: Tell) -> int:
         time.sleep(0.01)
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON_S
-    while not holds():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.02)
-
-
 def is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -68,7 +62,7 @@ def is_alive(pid: int) -> bool:
 
 
 def pid_in(file: Path) -> int:
-    wait_until(lambda: file.exists() and file.read_text() != "")
+    eventually(lambda: file.exists() and file.read_text() != "")
     return int(file.read_text())
 
 
@@ -118,7 +112,9 @@ def test_no_process_outlives_an_interrupt_or_the_parent(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     file = tmp_path / "pid"
-    script = PARENT.format(path=[str(Path(__file__).parent)], file=str(file))
+    script = PARENT.format(
+        path=[str(folder) for folder in Path(__file__).parents[:2]], file=str(file)
+    )
     parent = subprocess.Popen(
         [sys.executable, "-c", script], start_new_session=True, stderr=subprocess.PIPE, text=True
     )
@@ -129,7 +125,7 @@ def test_no_process_outlives_an_interrupt_or_the_parent(
         parent.send_signal(number)
     said = parent.communicate(timeout=SOON_S)[1]
     assert said.count("Traceback") == (number == signal.SIGINT), "only the parent says anything"
-    wait_until(lambda: not is_alive(child))
+    eventually(lambda: not is_alive(child))
 
 
 def test_an_interrupt_waits_until_a_process_has_its_task() -> None:
