@@ -81,6 +81,9 @@ class Held:
     """What a side held over a while: medians."""
 
     own_bytes: float
+    shared_bytes: float
+    """Of these."""
+
     handles: Mapping[str, float]
     """By kind."""
 
@@ -203,5 +206,6 @@ def _settled(side: str, where: Bed, scale: Scale) -> Held:
     kinds = sorted({kind for look in looks for kind in look.handles})
     return Held(
         own_bytes=median(look.own_bytes for look in looks),
+        shared_bytes=median(look.shared_bytes for look in looks),
         handles={kind: median(look.handles[kind] for look in looks) for kind in kinds},
     )

@@ -31,7 +31,12 @@ HANDLES = 2.0
 """Of each kind so many may surely be more in the end: how many are open at a moment varies."""
 
 SIDES = (ALONE, PAIRED, AGENT)
-_MEMORY = {"own": "own_bytes", "pss": "pss_bytes", "rss": "rss_bytes"}
+_MEMORY = {
+    "own": "own_bytes",
+    "of it shared": "shared_bytes",
+    "pss": "pss_bytes",
+    "rss": "rss_bytes",
+}
 _JUDGED = "own"
 """Must be flat; what is mapped of files comes and goes with the page cache."""
 
@@ -44,7 +49,7 @@ class Side:
     """What became of one side."""
 
     memory: Mapping[str, Trend]
-    """``own``, ``pss`` and ``rss`` [bytes]."""
+    """``own``, what of it is shared, ``pss`` and ``rss`` [bytes]."""
 
     second_half: Trend
     """Of ``own`` [bytes]."""
@@ -176,7 +181,8 @@ def _memory_table(sides: Mapping[str, Side], result: Result) -> Table:
             for name, one in {**found.memory, _SECOND_HALF: found.second_half}.items()
         ),
         note=f"own: anonymous and shared pages, each counted once; in the second half of the run "
-        f"it may surely grow by {MEMORY_SHARE:.0%} in an hour. "
+        f"it may surely grow by {MEMORY_SHARE:.0%} in an hour. Shared is what an agent keeps "
+        "samples in: it has a bound (--memory), and comes and goes with what is prepared ahead. "
         + "; ".join(
             f"{side}: {counted(told.samples, 'sample')} in {counted(told.steps, 'step')} and "
             f"{counted(told.epochs, 'epoch')} of {counted(told.loaders, 'loader')}"
@@ -208,6 +214,7 @@ def _restart_table(restarted: Restarted) -> Table:
         columns=("what", "before", "after", "left behind"),
         rows=(
             ("own memory", bytes_(before.own_bytes), bytes_(after.own_bytes), ""),
+            ("of it shared", bytes_(before.shared_bytes), bytes_(after.shared_bytes), ""),
             *(
                 (kind, f"{before.handles.get(kind, 0):g}", f"{n:g}", f"{left.get(kind, 0):g}")
                 for kind, n in after.handles.items()

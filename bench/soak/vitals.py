@@ -33,6 +33,9 @@ class Vitals:
     own_bytes: int
     """Of these, anonymous and shared memory: what no file could be read again for [bytes]."""
 
+    shared_bytes: int
+    """Of its own, shared memory: what an agent keeps samples in, up to its ``--memory`` [bytes]."""
+
     handles: Counter[str]
     """Descriptors by kind, ``threads``, ``processes``, ``mappings``, ``shared mappings`` and
     ``temporary files``."""
@@ -57,6 +60,7 @@ def vitals(pid: int, temporary: Path) -> Vitals:
         rss_bytes=memory["Rss"],
         pss_bytes=memory["Pss"],
         own_bytes=memory["Pss_Anon"] + memory["Pss_Shmem"],
+        shared_bytes=memory["Pss_Shmem"],
         handles=handles,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 import subprocess
@@ -39,8 +40,13 @@ def looks(*, per_hour: float = 0.0, files_at_end: int = 5, noise: float = 1e6) -
 def _held(own: float, files: int) -> Vitals:
     size = int(own)
     return Vitals(
-        rss_bytes=2 * size, pss_bytes=size, own_bytes=size, handles=Counter({"files": files})
-    )
+        rss_bytes=2 * size, pss_bytes=size, own_bytes=size, shared_bytes=size // 10,
+        handles=Counter({"files": files}),
+    )  # fmt: skip
+
+
+def _settled(handles: dict[str, float]) -> Held:
+    return Held(own_bytes=1e6, shared_bytes=1e5, handles=handles)
 
 
 def _verdicts(seen: list[Look]) -> dict[str, bool]:
@@ -70,10 +76,19 @@ def test_a_trend_is_the_slope_whatever_single_values_say() -> None:
 
 
 def test_what_a_restart_leaves_behind_is_named_by_its_kind() -> None:
-    before = Held(own_bytes=1e6, handles={"sockets": 3.0, "threads": 9.0, "mappings": 50.0})
-    after = Held(own_bytes=1e6, handles={"sockets": 13.0, "threads": 10.0, "mappings": 99.0})
+    before = _settled({"sockets": 3.0, "threads": 9.0, "mappings": 50.0})
+    after = _settled({"sockets": 13.0, "threads": 10.0, "mappings": 99.0})
     restarted = Restarted(what="the rank", side="agent", before=before, after=after)
     assert left_by(restarted) == {"sockets": 10.0}
+
+
+def test_shared_memory_is_part_of_what_a_process_owns(tmp_path: Path) -> None:
+    with mmap.mmap(-1, 8 << 20) as shared:
+        before = vitals(os.getpid(), tmp_path)
+        shared[:] = b"x" * len(shared)
+        after = vitals(os.getpid(), tmp_path)
+    assert after.shared_bytes == before.shared_bytes + (8 << 20)
+    assert after.shared_bytes <= after.own_bytes
 
 
 def test_vitals_are_those_of_a_process_and_what_it_started(tmp_path: Path) -> None:
