@@ -11,6 +11,7 @@ from docs_reader import Reader
 from headrace.demo.dataset import build_dataset
 from headrace.demo.recipes import DatasetSize, plan_dataset
 from headrace.demo.sources import carried_sources
+from headrace.devhdfs.ports import PortReservation
 
 SMALL = DatasetSize(photos=60, captioned=4, clips=3, truncated=1)
 
@@ -28,6 +29,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         workers=2,
     )
     return directory
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that nobody else is given, for a controller that a page starts."""
+    with PortReservation() as reserved:
+        yield reserved.take()
 
 
 @pytest.fixture

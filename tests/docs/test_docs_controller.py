@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 from docs_reader import REPOSITORY, Reader
 
 
 @pytest.mark.slow
 def test_the_page_about_the_controller_runs_as_printed(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    reader: Reader, port: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HEADRACE_CONTROLLER", "")
     text = (REPOSITORY / "docs" / "controller.md").read_text()
-    reader.follow(text.replace("127.0.0.1:7410", f"127.0.0.1:{_free_port()}"))
+    reader.follow(text.replace("127.0.0.1:7410", f"127.0.0.1:{port}"))
     said = capfd.readouterr().out
     assert "ControlStatistics(" in said
     assert "away=False" in said
     assert "score=None" not in said
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from headrace.devhdfs.cluster import Cluster
 def test_the_page_about_hotspots_runs_as_printed(
     hdfs: Cluster,
     hdfs_dir: str,
+    port: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -24,17 +24,10 @@ def test_the_page_about_hotspots_runs_as_printed(
     text = (REPOSITORY / "docs" / "hotspots.md").read_text()
     text = re.sub(r"^\$ headrace devhdfs .*\n", "", text, flags=re.MULTILINE)
     text = text.replace("headrace-demo/hotspots/client/conf", str(hdfs.config_dir))
-    text = text.replace("127.0.0.1:7410", f"127.0.0.1:{_free_port()}")
+    text = text.replace("127.0.0.1:7410", f"127.0.0.1:{port}")
     reader = Reader(tmp_path, monkeypatch)
     try:
         reader.follow(text.replace("hdfs:///", f"{hdfs_dir}/"))
     finally:
         reader.leave()
     assert "True 3" in capfd.readouterr().out
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -6,17 +6,18 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import obstore
 from obstore.store import S3Store
+
+from headrace.devhdfs.ports import PortReservation
 
 BUCKET = "headrace-tests"
 
@@ -52,7 +53,8 @@ class Seaweed:
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="headrace-s3-"))
-        self._ports = _free_ports(2 * len(_SERVICES))
+        self._reserved = PortReservation()
+        self._ports = [self._reserved.take() for _ in range(2 * len(_SERVICES))]
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoint = f"http://127.0.0.1:{self._ports[6]}"
 
@@ -62,6 +64,7 @@ class Seaweed:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        self._reserved.release()
         shutil.rmtree(self._directory, ignore_errors=True)
         for port in self._ports:  # it puts sockets there, whatever it is told
             for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
@@ -158,15 +161,6 @@ class Seaweed:
         except (obstore.exceptions.BaseError, OSError):
             return False
         return True
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that are free now."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @contextmanager
