@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from headrace.core.errors import ConfigError, RemoteError
 from headrace.devhdfs.artefacts import find_classpath, find_java
@@ -21,6 +22,14 @@ from headrace.devhdfs.cluster import Cluster
 from stores.seaweed import BUCKET, Seaweed, as_client
 
 pytest.register_assert_rewrite("contract")
+
+settings.register_profile(
+    "patient",
+    parent=settings.default,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("patient")  # an example that a busy machine holds up is no failure
 
 os.environ["HEADRACE_TRACE"] = "off"  # nothing is recorded in the user's cache, by children neither
 
