@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from fake_programs import java
 from headrace.core.errors import CallerError, DeadlineError, RemoteError
 from headrace.devhdfs.cluster import Cluster
 from headrace.devhdfs.processes import marked
+from waiting import eventually
 
 OWNER = """
 import sys, time
@@ -24,15 +24,6 @@ cluster.start()
 print(cluster.directory, flush=True)
 time.sleep(100)
 """
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float) -> bool:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def web_hdfs(cluster: Cluster, method: str, call: str) -> tuple[int, bytes]:
@@ -72,7 +63,7 @@ def test_a_standby_takes_over_and_a_dead_datanode_is_noticed(
     cluster.namenode.kill()
     cluster.failover()
     assert cluster.namenode is first
-    assert eventually(lambda: live(cluster) == 1, within_s=20)
+    eventually(lambda: live(cluster) == 1, within_s=60)
     cluster.datanodes[0].start()
     cluster.datanodes[1].kill()
     cluster.datanodes[1].start()  # sooner than it is missed
@@ -91,10 +82,10 @@ def test_killing_the_owner_leaves_no_process_and_no_file(hadoop: None) -> None:
         assert owner.stdout is not None
         directory = Path(owner.stdout.readline().decode().strip())
         both = {"namenode-1", "datanode-1"}
-        assert eventually(lambda: {one.name for one in marked(directory)} == both, within_s=10)
+        eventually(lambda: {one.name for one in marked(directory)} == both)
         owner.send_signal(signal.SIGKILL)
-    assert eventually(lambda: not marked(directory), within_s=10)
-    assert eventually(lambda: not directory.exists(), within_s=10)
+    eventually(lambda: not marked(directory))
+    eventually(lambda: not directory.exists())
 
 
 def faked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, then: str) -> Path:
