@@ -29,6 +29,7 @@ from integration.agents import agent_statistics, wait_until_proven
 from integration.test_integration_hdfs import batch_digest, loading, run_epoch
 from stores.faulty import NEVER_ENDS, Faulty, Harm, s3_error
 from stores.seaweed import BUCKET, Seaweed, as_client
+from waiting import eventually
 
 OPTIONS = ("--workers", "1", "--memory", "128MiB", "--cpu-threshold", "1")
 
@@ -177,6 +178,7 @@ def test_a_trainer_waits_for_a_store_that_its_agent_cannot_reach(
         LocalAgent([in_s3], options=("--workers", "0")) as agent,
         loading(in_s3, pipeline, agent, prefetch_steps=1) as loader,
     ):
+        eventually(lambda: loader.statistics().background.agents[0].state != "down")
         digests, counts = run_epoch(loader, harm)
     assert digests == expected
     assert sum(counts.raw.values()) > 0, "the agent reads as well"
