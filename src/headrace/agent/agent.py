@@ -17,6 +17,7 @@ from headrace.agent.controlling import Controlling, HostLoad
 from headrace.agent.engine import Engine
 from headrace.agent.fasttier.reordering import Reordering
 from headrace.agent.guarding import CpuWatch
+from headrace.agent.heaps import keep_few_heaps
 from headrace.agent.service import Service
 from headrace.agent.statistics import AgentStatistics
 from headrace.agent.storages import warn_of_unreachable
@@ -215,6 +216,7 @@ def run_agent(
     Raises:
         HeadraceError: it cannot listen, or ``on_ready`` raised this.
     """
+    keep_few_heaps()
     run_daemon(
         lambda parent: Agent(config).run(on_ready, parent=parent),
         exit_with_parent=exit_with_parent,

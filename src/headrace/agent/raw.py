@@ -16,7 +16,8 @@ from headrace.agent.threads import DaemonThreads
 from headrace.dataset.location import SampleLocation
 from headrace.prepare.sample import Preparer
 
-_THREADS = 8
+THREADS = 8
+"""That read at the same time."""
 
 
 class ByteBudget:
@@ -77,7 +78,7 @@ class RawReader:
     """A small pool of threads for ranged reads."""
 
     def __init__(self) -> None:
-        self._threads = DaemonThreads(_THREADS, "headrace-raw")
+        self._threads = DaemonThreads(THREADS, "headrace-raw")
 
     async def read(
         self,
