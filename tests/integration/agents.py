@@ -27,6 +27,6 @@ def agent_statistics(agent: LocalAgent) -> dict[str, Any]:
     request = urllib.request.Request(
         f"{agent.address}/v1/statistics", headers={"Authorization": f"Bearer {agent.token}"}
     )
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=30) as answer:
         found: dict[str, Any] = msgspec.json.decode(answer.read())
         return found

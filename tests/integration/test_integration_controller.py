@@ -18,6 +18,7 @@ from headrace.controller.local import LocalController
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.estate import Estate, JobView, TierShare
+from waiting import eventually
 
 TOKEN = "e" * 20
 PIPELINE = Pipeline([ops.DecodeImage(), ops.CenterCrop(32), ops.ToFloat()])
@@ -108,8 +109,8 @@ def test_a_job_is_seen_given_a_quota_and_held_to_it(
         assert control.level == job.level
         (seen,) = estate_of(controller).agents
         assert (seen.agent, seen.workers) == (agent.name, 1)
-    assert _eventually(lambda: not estate_of(controller).jobs), "the loader says goodbye"
-    assert _eventually(lambda: not estate_of(controller).agents), "so does the agent"
+    eventually(lambda: not estate_of(controller).jobs)  # the loader says goodbye
+    eventually(lambda: not estate_of(controller).agents)  # so does the agent
 
 
 def test_of_the_link_that_samples_leave_by_a_job_gets_more_than_its_even_part_if_it_needs_it(
@@ -183,12 +184,3 @@ def _all_enforced(controller: LocalController, *, jobs: int) -> dict[str, dict[s
     }
     settled = not estate.controller.settling and len(estate.agents) == 3
     return found if settled and len(found) == jobs else None
-
-
-def _eventually(true: Callable[[], bool], most_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + most_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True

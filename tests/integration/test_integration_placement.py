@@ -36,17 +36,11 @@ from headrace.wire.messages import Fingerprint, JobRegistered, JobRoster, Regist
 from integration.agents import agent_statistics, wait_until_proven
 from integration.test_integration_hdfs import upload
 from integration.test_integration_same_bytes import batch_digest
+from waiting import eventually
 
 NODES = "abcd"
 STEPS = 3
 TOKEN = "placement-of-tests"
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 # Both sides
@@ -269,5 +263,5 @@ def test_copies_that_are_made_and_nodes_that_die_are_noticed(
     for datanode in cluster.datanodes:
         if datanode.address == first:
             datanode.kill()
-    eventually(lambda: bool(found := nodes()) and first not in found, 90)
+    eventually(lambda: bool(found := nodes()) and first not in found, within_s=90)
     storage.close()

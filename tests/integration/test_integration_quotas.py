@@ -6,7 +6,7 @@ import io
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +20,7 @@ from headrace.controller.local import LocalController
 from headrace.wire.connection import Connection
 from headrace.wire.endpoint import Endpoint
 from headrace.wire.estate import Agents, Estate, Ledger
+from waiting import eventually
 
 TOKEN = "q" * 20
 OFFERED = 2e6
@@ -105,13 +106,13 @@ def trainees(shard: Path, controller: LocalController) -> Iterator[list[Trainee]
 def test_quotas_bind_and_hold_while_the_controller_is_dead_and_after_it_returned(
     controller: LocalController, trainees: list[Trainee]
 ) -> None:
-    wait_until(lambda: agree(controller), most_s=40.0)
+    eventually(lambda: agree(controller), within_s=60.0)
     limited = watch()
     controller.kill()
     alone = watch()
     controller.start()
     returned = time.monotonic()
-    wait_until(lambda: agree(controller), most_s=40.0)
+    eventually(lambda: agree(controller), within_s=60.0)
     again = watch()
 
     assert [trainee.failure for trainee in trainees] == [None, None]
@@ -150,10 +151,3 @@ def watch() -> tuple[float, float]:
     begin_s = time.monotonic()
     time.sleep(LOOK_S)
     return begin_s, time.monotonic()
-
-
-def wait_until(true: Callable[[], bool], *, most_s: float) -> None:
-    deadline = time.monotonic() + most_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.1)
