@@ -16,8 +16,8 @@ BUNDLE_S = 10e-3
 is due later, and longer ones are made alone."""
 
 BUNDLE_TASKS = 4
-"""Tasks that one worker is given at once. With eight, a photograph took 7 % more CPU than with four,
-on all sides together."""
+"""Tasks that one worker is given at once. With eight, a photograph took 7 % more CPU than with
+four, on all sides together."""
 
 
 @dataclass(slots=True)
