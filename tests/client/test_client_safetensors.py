@@ -549,7 +549,7 @@ def test_a_hostile_file_is_refused_before_all_of_it_is_read(
 
     def read(path: str, offset: int = 0, length: int | None = None) -> bytes:
         asked.append(offset)
-        time.sleep(0.02 if offset else 0.0)
+        time.sleep(0.3 if offset else 0.0)
         return LocalStorage(tmp_path).read(path, offset, length)
 
     monkeypatch.setattr(store, "read", read)
