@@ -70,7 +70,7 @@ def test_a_store_that_does_not_recover_is_given_up_after_the_outage_that_is_allo
     begin = time.monotonic()
     with pytest.raises(StorageError, match=said):
         hasty.read("x", 5, 10)
-    assert 0.1 < time.monotonic() - begin < 3
+    assert 0.1 < time.monotonic() - begin < 10
 
 
 @pytest.mark.parametrize("cut_after", [0, 1, 999])
@@ -97,7 +97,7 @@ def test_a_dead_endpoint_is_told_in_seconds(s3: Seaweed, s3_dir: str) -> None:
         pytest.raises(StorageError, match="nobody can be connected to at http://127"),
     ):
         open_storage(s3_dir)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 15
 
 
 def test_a_server_that_takes_connections_and_is_silent_is_told(
@@ -112,7 +112,7 @@ def test_a_server_that_takes_connections_and_is_silent_is_told(
             pytest.raises(StorageError, match="no answer came in time at http://127"),
         ):
             ObjectStorage(s3_dir, ObjectsConfig(silence_s=0.3))
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 15
 
 
 def test_an_outage_is_told_once_and_its_end(
@@ -271,7 +271,7 @@ def test_that_nobody_gives_keys_is_told_in_seconds(
             pytest.raises(StorageError, match=f"no keys are set.* for a public .*{said}"),
         ):
             open_storage(url)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 15
 
 
 def test_a_store_that_is_slow_at_first_is_not_taken_for_one_without_keys(
