@@ -158,18 +158,23 @@ def test_batches_are_the_same_and_agents_are_waited_for_while_the_quota_is_small
     with Loader(dataset, pipeline=PIPELINE, batch_size=BATCH, seed=3, workers=1) as alone:
         expected = [batch["image"].copy() for batch, _ in zip(alone, range(STEPS), strict=False)]
         controller.order(**{alone.job.spec.id: 10 * size_of(dataset)})
-    with held_agent(dataset, controller, 1) as agent:
-        eventually(in_force(agent, controller))  # before anything is prepared
-        begin = time.monotonic()
-        with loading(dataset, agent, patience_s=0.1, grace_s=0.9) as loader:
-            seen = [batch["image"].copy() for batch, _ in zip(loader, range(STEPS), strict=False)]
-            seconds = time.monotonic() - begin
-            counts = loader.summary().counts
-            up = loader.statistics().background.agents[0].state
-    for one, other in zip(seen, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for _ in range(TRIES):
+        with held_agent(dataset, controller, 1) as agent:
+            eventually(in_force(agent, controller))  # before anything is prepared
+            begin = time.monotonic()
+            with loading(dataset, agent, patience_s=0.1, grace_s=0.9) as loader:
+                seen = [
+                    batch["image"].copy() for batch, _ in zip(loader, range(STEPS), strict=False)
+                ]
+                seconds = time.monotonic() - begin
+                counts = loader.summary().counts
+                up = loader.statistics().background.agents[0].state
+        for one, other in zip(seen, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+        if counts.hedged + counts.local <= 2:  # a busy machine; all of them if nobody were told
+            break
+    assert counts.hedged + counts.local <= 2
     assert seconds > STEPS * BATCH / 10 * 0.6
-    assert counts.hedged + counts.local <= STEPS * BATCH / 3  # all of them if nobody were told
     assert up == "up"
 
 
