@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from headrace.agent.arena import Extent
 from headrace.agent.fasttier.space import BLOCK, Space, Spaces, rounded
+from headrace.agent.fasttier.tier import LOOSE_SHARE, MOST_PIECES
 
+TEXTS, PHOTOS = (1500, 3000, 6000, 8000), (15_000, 25_000, 40_000, 60_000)
 Held = list[tuple[Extent, ...]]
 
 
@@ -92,3 +95,18 @@ def test_several_spaces_lend_all_their_bytes_and_none_twice(
     assert len(lent) == len(set(lent)) == spaces.nbytes - spaces.free_bytes
     for extent in extents:
         assert extent.offset >= 6 * BLOCK or extent.offset + extent.length <= 6 * BLOCK
+
+
+def test_where_a_sixteenth_is_free_samples_of_all_sizes_lie_in_few_pieces() -> None:
+    draw = random.Random(1)
+    spaces = Spaces([1 << 20, 3 << 20])
+    most, used, held = spaces.nbytes - spaces.nbytes // LOOSE_SHARE, 0, Held()
+    for _ in range(8000):
+        nbytes = rounded(int(draw.choice(TEXTS * 3 + PHOTOS) * draw.uniform(0.7, 1.3)))
+        while used + nbytes > most:
+            gone = held.pop(draw.randrange(len(held)))
+            spaces.free(gone)
+            used -= sum(extent.length for extent in gone)
+        held.append(spaces.reserve(nbytes))
+        used += nbytes
+    assert spaces.pieces == sum(map(len, held)) < MOST_PIECES * len(held)

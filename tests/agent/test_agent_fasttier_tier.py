@@ -25,6 +25,7 @@ from headrace.agent.arena import BLOCK
 from headrace.agent.config import AgentConfig
 from headrace.agent.engine import Engine
 from headrace.agent.fasttier.file import disk_file
+from headrace.agent.fasttier.tier import LOOSE_SHARE
 from headrace.agent.fasttier.trips import COPY_PATIENCE_S, Trips
 from headrace.core.errors import ConfigError, StaleIndexError, StorageError
 
@@ -164,6 +165,21 @@ def test_a_job_that_is_gone_makes_room(texts: Path, tmp_path: Path) -> None:
         shelf.add("new", spec_of(texts, seed=2))
         shelf.run("new", range(16))
         assert shelf.tier.statistics().hits >= 24
+
+
+def test_a_part_stays_free_while_samples_lie_in_many_pieces(texts: Path, tmp_path: Path) -> None:
+    with shelf_in(tmp_path, samples=32) as shelf:
+        shelf.add("job", spec_of(texts))
+        shelf.run("job", range(16))
+        full = shelf.tier.statistics()
+        assert full.used_bytes > full.budget_bytes - ROOM_BYTES
+        shelf.tier._space.pieces += 1000
+        shelf.run("job", range(16, 32))
+        loose = shelf.tier.statistics().used_bytes
+        assert loose <= full.budget_bytes - full.budget_bytes // LOOSE_SHARE
+        shelf.tier._space.pieces -= 1000
+        shelf.run("job", range(32, 48))
+        assert shelf.tier.statistics().used_bytes == full.used_bytes
 
 
 def test_next_uses_are_remembered_for_no_step_that_is_over(texts: Path, tmp_path: Path) -> None:

@@ -58,6 +58,15 @@ class Space:
             self._begins.pop(end, None)
             self._add(begin, end)
 
+    def has_hole(self, nbytes: int) -> bool:
+        """Return whether so many free bytes lie in one piece."""
+        while self._largest:
+            size, begin = self._largest[0]
+            if self._ends.get(begin) == begin - size:
+                return nbytes <= -size
+            heapq.heappop(self._largest)
+        return False
+
     def _add(self, begin: int, end: int) -> None:
         self._ends[begin] = end
         self._begins[end] = begin
@@ -76,14 +85,17 @@ class Space:
 
 
 class Spaces:
-    """Spaces one behind another in one numbering; the first that has room is used first.
+    """Spaces one behind another in one numbering; the first that has a hole is used first.
 
-    What fits in none of them alone is laid over several. Not thread-safe.
+    What fits in no hole is laid in several, of the space where most is free: so the others' grow.
+    What fits in none of them alone is laid over all. Not thread-safe.
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self._spaces = [Space(size) for size in sizes]
         self._starts = [0, *accumulate(space.nbytes for space in self._spaces)]
+        self.pieces = 0
+        """Extents that are held."""
 
     @property
     def nbytes(self) -> int:
@@ -107,8 +119,11 @@ class Spaces:
         """
         left = _room_for(nbytes, self.free_bytes)
         for number, space in enumerate(self._spaces):
-            if left <= space.free_bytes:
+            if space.has_hole(left):
                 return self._take(number, left)
+        loosest = max(range(len(self._spaces)), key=lambda n: self._spaces[n].free_bytes)
+        if left <= self._spaces[loosest].free_bytes:
+            return self._take(loosest, left)
         extents: list[Extent] = []
         for number, space in enumerate(self._spaces):
             part = min(left, space.free_bytes)
@@ -118,6 +133,7 @@ class Spaces:
 
     def free(self, extents: Sequence[Extent]) -> None:
         """Give extents back."""
+        self.pieces -= len(extents)
         for extent in extents:
             number = bisect_right(self._starts, extent.offset) - 1
             inside = Extent(extent.offset - self._starts[number], extent.length)
@@ -126,6 +142,7 @@ class Spaces:
     def _take(self, number: int, nbytes: int) -> tuple[Extent, ...]:
         start = self._starts[number]
         taken = self._spaces[number].reserve(nbytes)
+        self.pieces += len(taken)
         return tuple(Extent(start + extent.offset, extent.length) for extent in taken)
 
 

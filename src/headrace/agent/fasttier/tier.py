@@ -34,6 +34,13 @@ LARGEST_SHARE = 8
 LARGEST_BYTES = 256 << 20
 """Nor is one that is larger than this: it is read as a whole to be kept [bytes]."""
 
+MOST_PIECES = 3
+"""Samples may lie in so many pieces on average."""
+
+LOOSE_SHARE = 16
+"""Where they lie in more, one part in so many stays free: holes grow together then. In a full space
+each sample takes the holes of several: after 60,000 nearly each block was a piece of its own."""
+
 LOOKED_AT = 2000
 """Samples of which it is looked, at each tidying, whether their next use was passed over."""
 
@@ -183,6 +190,7 @@ class FastTier:
         nbytes = rounded(length + OVERHEAD_BYTES)
         if use is None or nbytes > self._largest or key in self._records:
             return None
+        self._cache.budget = self._room()
         victims = self._cache.offer(key, nbytes, use)
         if victims is None:
             self._counts["declined"] += 1
@@ -197,6 +205,12 @@ class FastTier:
             return None
         record = self._records[key] = Record(extents, version, users=1)
         return record
+
+    def _room(self) -> int:
+        """Return most bytes to keep, so that samples lie in few pieces."""
+        nbytes = self._space.nbytes
+        is_loose = self._space.pieces > MOST_PIECES * len(self._records)
+        return nbytes - nbytes // LOOSE_SHARE if is_loose else nbytes
 
     def settle(self, key: Key, record: Record, stored: Stored | None) -> None:
         """Take in that a record was written, or that it was not."""
