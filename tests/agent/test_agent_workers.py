@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import io
+import socket
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,7 @@ from headrace.agent.tasks import (
     Bundle,
     Done,
     Failed,
+    MoreMemory,
     OpenPipeline,
     Outcome,
     Prove,
@@ -154,6 +156,26 @@ class _Watched(LocalStorage):
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         self.seen.append(path)
         return super().read(path, offset, length)
+
+
+def test_a_source_that_is_opened_while_a_task_waits_for_memory_is_known_afterwards(
+    dataset: Path,
+) -> None:
+    ours, theirs = socket.socketpair()
+    arena = Arena(4 * MB)
+    task = msgspec.structs.replace(_task(Index.load(str(dataset)), arena), extents=())
+    later = msgspec.structs.replace(_source(dataset), source=2)
+    grown = MoreMemory(ticket=task.ticket, extents=arena.reserve(MB))
+    bundle, proof = Bundle(works=(task,)), Bundle(works=(Prove(ticket=9, source=2),))
+    with ours, theirs:
+        for message in (_source(dataset), bundle, later, grown, proof):
+            ours.sendall(encode(message))
+        ours.shutdown(socket.SHUT_WR)
+        worker = Worker(theirs, memoryview(arena._map), NO_FILES)
+        worker.run()
+        assert sorted(worker._sources) == [1, 2]
+        told = ours.recv(1 << 20, socket.MSG_DONTWAIT)
+    assert b"fingerprint" in told
 
 
 def _source(dataset: Path, pipeline: Pipeline = PLAIN) -> OpenPipeline:

@@ -15,6 +15,7 @@ import resource
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -82,11 +83,13 @@ class Worker:
         self._preparers: dict[int, Preparer] = {}
         self._storages = SharedStorages()
         self._core_time = CoreTime()
+        self._put_off: deque[ToWorker] = deque()
+        """Came while a task waited for memory."""
 
     def run(self) -> None:
         """Serve until the agent closes the link."""
         self._send(Ready(pid=os.getpid()))
-        while (message := self._receive()) is not None:
+        while (message := self._next()) is not None:
             match message:
                 case Bundle():
                     self._attempt_all(message.works)
@@ -199,8 +202,12 @@ class Worker:
         while not isinstance(answer, MoreMemory):
             if answer is None:
                 raise SystemExit(0)
+            self._put_off.append(answer)
             answer = self._receive()
         return answer.extents or None
+
+    def _next(self) -> ToWorker | None:
+        return self._put_off.popleft() if self._put_off else self._receive()
 
     def _send(self, *messages: FromWorker) -> None:
         self._link.sendall(encode(*messages))
