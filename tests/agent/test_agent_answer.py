@@ -186,7 +186,7 @@ def test_short_frames_that_lie_ready_are_sent_together(
 
     async def play() -> None:
         bench = Bench(dataset, workers=1)
-        monkeypatch.setattr(bench.engine.pool, "submit", tasks.append)
+        monkeypatch.setattr(bench.engine.pool, "submit", tasks.extend)
         await bench.registry.register(bench.spec.id, bench.message())
         job = bench.engine.jobs[bench.spec.id]
         job.proof.settle(bench.message().fingerprint)
@@ -213,7 +213,7 @@ def test_a_client_that_leaves_holds_no_memory_of_what_it_was_to_have_twice(
 
     async def play() -> None:
         bench = Bench(dataset, workers=1)
-        monkeypatch.setattr(bench.engine.pool, "submit", tasks.append)
+        monkeypatch.setattr(bench.engine.pool, "submit", tasks.extend)
         for run in ("one", "another"):
             bench.spec = msgspec.structs.replace(bench.spec, run=run)
             await bench.registry.register(bench.spec.id, bench.message())
