@@ -145,10 +145,13 @@ class Gatherer:
         early = self._shop.early
         if early is None:
             return pieces
-        begun = [piece for piece in pieces if early.has_begun(work.step, piece)]
-        for piece in begun:
-            self._making.make(work, piece, "local")
-        return [piece for piece in pieces if piece not in begun] if begun else pieces
+        left = []
+        for piece in pieces:
+            if early.has_begun(work.step, piece):
+                self._making.make(work, piece, "local")
+            else:
+                left.append(piece)
+        return left
 
     def _foresee(self, work: Work, pieces: Sequence[Piece]) -> None:
         for piece in pieces:

@@ -19,9 +19,10 @@ from typing import Literal
 import msgspec
 import pyarrow as pa
 
+from headrace.dataset.documentline import CONVERSATION
 from headrace.dataset.location import Kind
 from headrace.dataset.media import LABEL_NAMES, MEDIA_NAMES, TEXT_NAMES
-from headrace.dataset.turns import COLUMN, SAID
+from headrace.dataset.turns import SAID
 
 NAMES_OF_FILES = "images"
 PIECES = "texts"
@@ -88,7 +89,7 @@ def choose_columns(schema: pa.Schema, text_field: str) -> tuple[FieldColumn, ...
     if "text" not in chosen and _is_list_of_texts(schema, PIECES):
         chosen["text"] = FieldColumn("text", PIECES, "pieces")
     if "text" not in chosen and _is_conversation(schema):
-        chosen |= {field: FieldColumn(field, COLUMN, "turns") for field in ("text", "json")}
+        chosen |= {field: FieldColumn(field, CONVERSATION, "turns") for field in ("text", "json")}
     if not set(chosen) - {"label"}:
         chosen |= _first_text(schema)
     return tuple(chosen.values()) if set(chosen) - {"label"} else ()
@@ -189,7 +190,7 @@ def _is_list_of_texts(schema: pa.Schema, name: str) -> bool:
 
 
 def _is_conversation(schema: pa.Schema) -> bool:
-    column_type = schema.field(COLUMN).type if COLUMN in schema.names else None
+    column_type = schema.field(CONVERSATION).type if CONVERSATION in schema.names else None
     if column_type is None or not _is_list(column_type):
         return False
     turn = column_type.value_type

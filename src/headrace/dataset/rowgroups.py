@@ -16,11 +16,12 @@ from headrace.core.errors import CorruptDataError, CorruptSampleError
 from headrace.core.numbered import split_number
 from headrace.dataset.arrowbatches import ArrowHead, read_batch, read_head
 from headrace.dataset.cache import BoundedCache, CacheStatistics
+from headrace.dataset.documentline import CONVERSATION
 from headrace.dataset.interleaved import joined
 from headrace.dataset.leaves import leaf_column
 from headrace.dataset.location import Container, Member, SampleLocation
 from headrace.dataset.parquetgroups import group_batches
-from headrace.dataset.turns import COLUMN, turns_as
+from headrace.dataset.turns import turns_as
 from headrace.storage.port import Storage
 from headrace.storage.rangefile import RangeFile
 
@@ -119,7 +120,7 @@ def _encoded(column: object, location: SampleLocation, member: Member) -> bytes:
 def _value(elements: list[object], member: Member) -> object:
     """Return one of the pictures in a list, or the text that is in pieces or in turns."""
     number = split_number(member.field)[1]
-    if number is None and member.name == COLUMN:
+    if number is None and member.name == CONVERSATION:
         return turns_as(member.field, elements)
     if number is None:
         return joined(elements)  # type: ignore[arg-type] # a column of lists of strings

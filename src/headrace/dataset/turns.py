@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.errors import CorruptDataError
+from headrace.dataset.documentline import CONVERSATION
 from headrace.dataset.interleaved import joined
-
-COLUMN = "conversations"
-"""What the column is called."""
 
 SAID = "value"
 """What the strings are called that were said."""
@@ -28,5 +26,5 @@ def turns_as(field: str, turns: Sequence[object]) -> str:
     """
     said = [turn.get(SAID) if isinstance(turn, dict) else None for turn in turns]
     if not all(isinstance(text, str) for text in said):
-        raise CorruptDataError(f"a turn in {COLUMN!r} has no {SAID!r}")
+        raise CorruptDataError(f"a turn in {CONVERSATION!r} has no {SAID!r}")
     return joined(said) if field == "text" else msgspec.json.encode(turns).decode()

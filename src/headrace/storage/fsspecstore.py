@@ -12,7 +12,6 @@ and whether several ranges come at once.
 from __future__ import annotations
 
 import posixpath
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -36,7 +35,7 @@ from headrace.storage.calls import calls_for
 from headrace.storage.fsspecconfig import FsspecConfig
 from headrace.storage.fsspecinfo import file_info
 from headrace.storage.fsspecwriting import FsspecWriter
-from headrace.storage.paths import require_below
+from headrace.storage.paths import hidden_part, require_below
 from headrace.storage.port import ByteRange, FileInfo
 from headrace.storage.ranges import deal, merge
 
@@ -136,11 +135,10 @@ class FsspecStorage:
     def create(self, path: str) -> FsspecWriter:
         """Begin a file that is too large for ``write``, aside; folders are made."""
         full = self._full(path)
-        folder, name = posixpath.split(full)
-        aside = f"{folder}/.{name}.{secrets.token_hex(4)}.part"
+        aside = hidden_part(full)
 
         def begin() -> BinaryIO:
-            self._fs.makedirs(folder, exist_ok=True)
+            self._fs.makedirs(posixpath.dirname(full), exist_ok=True)
             return cast(BinaryIO, self._fs.open(aside, "wb"))
 
         def publish() -> FileInfo:

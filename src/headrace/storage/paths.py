@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import secrets
 from collections.abc import Sequence
 
 from headrace.core.errors import CallerError
@@ -16,6 +17,12 @@ def join(folder: str, path: str) -> str:
         path: Relative to the folder.
     """
     return f"{folder}/{path}" if folder else path
+
+
+def hidden_part(path: str) -> str:
+    """Return a name of its own, beside a file, for what is to become that file once it is whole."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.part")
 
 
 def require_below(path: str, root: str) -> None:

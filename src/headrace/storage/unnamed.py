@@ -4,13 +4,14 @@ Linux makes such files (``O_TMPFILE``) on ext4, xfs, btrfs and tmpfs, and on ove
 where it does not (NFS, FUSE), a file gets a hidden name at once, and stays if its writer is killed.
 """
 # Plain os calls, as in ``local``.
-# ruff: noqa: PTH105, PTH108, PTH118
+# ruff: noqa: PTH105, PTH108, PTH120
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
+
+from headrace.storage.paths import hidden_part
 
 _UNKNOWN = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 """What systems answer that do not know files without a name."""
@@ -30,11 +31,10 @@ class UnnamedFile:
 
     def __init__(self, real: str) -> None:
         self._real = real
-        folder, name = os.path.split(real)
-        self._aside = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.part")
+        self._aside = hidden_part(real)
         self._has_name = False
         try:
-            self.handle = os.open(folder, _FLAGS | os.O_TMPFILE, 0o666)
+            self.handle = os.open(os.path.dirname(real), _FLAGS | os.O_TMPFILE, 0o666)
         except OSError as error:
             if error.errno not in _UNKNOWN:
                 raise

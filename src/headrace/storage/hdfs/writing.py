@@ -9,8 +9,6 @@ other copies.
 
 from __future__ import annotations
 
-import posixpath
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +21,7 @@ from headrace.storage.calls import calls_for
 from headrace.storage.hdfs.failure import Fault, judge
 from headrace.storage.hdfs.handles import Handles, file_info
 from headrace.storage.hdfs.namenode import NATIVE_ERRORS, NameNodeAwayError, NameNodes
+from headrace.storage.paths import hidden_part
 from headrace.storage.port import FileInfo
 from headrace.storage.writing import AbortingWriter, BrokenFileError, ended, flat
 
@@ -97,9 +96,7 @@ class NewFile:
     """Where it is written."""
 
     def __post_init__(self) -> None:
-        folder, name = posixpath.split(self.full)
-        aside = posixpath.join(folder, f".{name}.{secrets.token_hex(4)}.part")
-        object.__setattr__(self, "aside", aside)
+        object.__setattr__(self, "aside", hidden_part(self.full))
 
     @property
     def tried(self) -> str:
